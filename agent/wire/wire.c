@@ -1,0 +1,1 @@
+#include "agent/wire/wire.h"

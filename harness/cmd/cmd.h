@@ -1,0 +1,34 @@
+/*
+ * harness/cmd: the `bace` command. One file a subcommand, one table in main.c.
+ */
+#ifndef BACE_CMD_H
+#define BACE_CMD_H
+
+#include "common/common.h"
+
+struct cmd_globals {
+	bool json;		/* --json: for machines */
+	bool quiet;
+	int verbose;
+	const char *store;	/* --store FILE; NULL: default */
+	const char *self;	/* path of this executable */
+	const char *line;	/* the command as typed */
+};
+
+struct command {
+	const char *name;
+	const char *summary;	/* one line, for `bace --help`; NULL: hidden */
+	const char *usage;	/* printed by `bace help NAME` and on misuse */
+	/* argv[0] is the subcommand's name; returns an enum bace_exit. */
+	int (*run)(const struct cmd_globals *g, int argc, char **argv);
+};
+
+extern const struct command cmd_run, cmd_check, cmd_pipeline, cmd_sim, cmd_policies, cmd_show,
+	cmd_report, cmd_runs, cmd_doctor, cmd_keygen, cmd_shape, cmd_lab, cmd_lab_inner;
+
+/* "bace CMD: MESSAGE" on stderr; returns code. */
+int cmd_error(const struct command *c, int code, const char *fmt, ...) BACE_PRINTF(3, 4);
+/* Misuse: message, usage, BACE_EXIT_INPUT. */
+int cmd_misuse(const struct command *c, const char *fmt, ...) BACE_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,145 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "harness/cmd/cmd.h"
+
+static const struct command *const commands[] = {
+	NULL,
+};
+
+int cmd_error(const struct command *c, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "bace %s: ", c->name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return code;
+}
+
+int cmd_misuse(const struct command *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "bace %s: ", c->name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "\nusage: %s\n", c->usage);
+	return BACE_EXIT_INPUT;
+}
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; commands[i]; i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static void help(FILE *to)
+{
+	fputs("usage: bace [--store FILE] [--json] [-q] [-v] COMMAND [ARGUMENTS]\n\n"
+	      "Runs placements of geo-distributed training on hosts whose links are shaped\n"
+	      "to look like links between cloud regions, and sets what was measured against\n"
+	      "what simulation predicted.\n\n", to);
+	for (size_t i = 0; commands[i]; i++)
+		if (commands[i]->summary)
+			fprintf(to, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
+	fputs("\n`bace help COMMAND` says more about one.\n"
+	      "Exit status: 0 done, 1 the run failed, 2 bad input, 3 the environment cannot,\n"
+	      "4 negative verdict.\n", to);
+}
+
+static int unknown(const char *name)
+{
+	const char *names[ARRAY_LEN(commands)];
+	size_t n = 0;
+
+	for (size_t i = 0; commands[i]; i++)
+		if (commands[i]->summary)
+			names[n++] = commands[i]->name;
+	const char *near = bace_nearest(name, names, n);
+
+	fprintf(stderr, "bace: no command `%s'%s%s%s; `bace --help' lists them\n", name,
+		near ? "; did you mean `" : "", near ? near : "", near ? "'?" : "");
+	return BACE_EXIT_INPUT;
+}
+
+static char *join(int argc, char **argv)
+{
+	struct bace_buf b = { 0 };
+
+	for (int i = 0; i < argc; i++)
+		if (bace_buf_addf(&b, "%s%s", i ? " " : "", argv[i]))
+			return NULL;
+	return b.p;
+}
+
+static char *self_path(void)
+{
+	char buf[4096];
+	ssize_t n = readlink("/proc/self/exe", buf, sizeof(buf) - 1);
+
+	if (n <= 0)
+		return NULL;
+	buf[n] = '\0';
+	return strdup(buf);
+}
+
+int main(int argc, char **argv)
+{
+	CLEANUP_FREE char *line = join(argc, argv);
+	CLEANUP_FREE char *self = self_path();
+	struct cmd_globals g = { .self = self, .line = line };
+	int i = 1;
+
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			help(stdout);
+			return BACE_EXIT_OK;
+		}
+		if (!strcmp(argv[i], "--version")) {
+			puts("bace " BACE_VERSION);
+			return BACE_EXIT_OK;
+		}
+		if (!strcmp(argv[i], "--json")) {
+			g.json = true;
+		} else if (!strcmp(argv[i], "-q")) {
+			g.quiet = true;
+		} else if (!strcmp(argv[i], "-v")) {
+			g.verbose++;
+		} else if (!strcmp(argv[i], "--store") && i + 1 < argc) {
+			g.store = argv[++i];
+		} else {
+			fprintf(stderr, "bace: unknown option `%s'; see `bace --help'\n", argv[i]);
+			return BACE_EXIT_INPUT;
+		}
+	}
+	bace_log_setup(&(struct bace_log_config){
+		.level = g.quiet ? BACE_ERROR : g.verbose ? BACE_DEBUG : BACE_INFO,
+		.program = "bace", .fd = 2 });
+	if (i >= argc) {
+		help(stderr);
+		return BACE_EXIT_INPUT;
+	}
+	if (!strcmp(argv[i], "help")) {
+		if (i + 1 >= argc) {
+			help(stdout);
+			return BACE_EXIT_OK;
+		}
+		const struct command *c = find(argv[i + 1]);
+		if (!c)
+			return unknown(argv[i + 1]);
+		printf("usage: %s\n", c->usage);
+		return BACE_EXIT_OK;
+	}
+	const struct command *c = find(argv[i]);
+	if (!c)
+		return unknown(argv[i]);
+	return c->run(&g, argc - i, argv + i);
+}

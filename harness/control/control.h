@@ -1,0 +1,150 @@
+/*
+ * harness/control: the controller. Sessions for all agents on one event loop;
+ * plans the links, starts the ranks of a cell behind a barrier, collects step
+ * times, transfers and tc counters, and says whether the cell is valid.
+ *
+ * Everything here is in testbed (scaled) units; the caller scales.
+ */
+#ifndef BACE_CONTROL_H
+#define BACE_CONTROL_H
+
+#include "common/common.h"
+#include "profiles/profiles.h"
+#include "shaper/shaper.h"
+
+/* ---- who is there ---- */
+struct tb_host {
+	char name[NAME_LEN];	/* agent's identity */
+	int region;
+	bool gateway;		/* shapes; runs no ranks */
+	char addr[46];		/* where ranks listen: its address on the emulated network */
+	struct shape_spec shape;	/* what it must shape; links owned */
+};
+
+struct tb_topology {
+	int n_regions;
+	char (*region_names)[NAME_LEN];
+	int n_hosts;
+	struct tb_host *hosts;	/* owned by the topology */
+};
+
+/* ---- what is to run ---- */
+struct tb_stage {
+	int host;			/* index into topology.hosts */
+	int region;
+	int worker;			/* stages with the same number share one worker process */
+	int64_t fwd_ns, bwd_ns;		/* per micro-batch */
+};
+
+struct tb_hop {
+	bool local;			/* within a region: paced by the worker, not by tc */
+	uint64_t local_rate_bps;	/* goodput, of a local hop */
+	int64_t local_latency_ns;
+	uint64_t bytes;			/* per micro-batch and direction */
+};
+
+struct tb_job {
+	char name[NAME_LEN];
+	enum schedule_kind schedule;
+	int chunks;
+	int micro_batches;
+	bool overlap;
+	int n_stages;
+	struct tb_stage *stages;
+	struct tb_hop *hops;		/* n_stages - 1 */
+};
+
+struct tb_cell {
+	int n_jobs;
+	struct tb_job *jobs;
+	int warmup_steps, steps;
+	char congestion_control[16];	/* asked of the sockets; "" = route's or kernel's */
+	double timeout_s;		/* for the whole cell */
+};
+
+/* ---- what came of it ---- */
+struct tb_op {			/* one operation or transfer of one stage; CLOCK_MONOTONIC ns of the cell's hosts */
+	int32_t job, stage, step, micro_batch;
+	uint8_t kind;		/* enum tb_op_kind */
+	int64_t start_ns, end_ns;
+	int64_t planned_end_ns;	/* of compute: when it should have ended */
+};
+enum tb_op_kind { TB_FORWARD, TB_BACKWARD, TB_WEIGHT, TB_RECV_ACTIVATION, TB_RECV_GRADIENT };
+
+struct tb_step {
+	int32_t job, step;	/* step < 0: warm-up */
+	int64_t start_ns, end_ns;	/* first F start .. last operation end, over all stages */
+	int64_t compute_ns;	/* sum over stages */
+};
+
+struct tb_flow {		/* one hop of one job, both directions, from tcp_info */
+	int32_t job, hop;
+	int32_t src_region, dst_region;
+	bool forward;		/* stage i -> i+1 */
+	uint64_t payload_bytes;	/* framed by the worker */
+	uint64_t wire_bytes;	/* bytes_sent (with retransmissions) + headers of every segment, L2 */
+	uint64_t retrans_bytes;
+	uint32_t rtt_us, min_rtt_us;
+	char congestion_control[16];
+};
+
+struct tb_link_check {		/* one directed region pair with traffic in this cell */
+	int src, dst;
+	uint64_t tc_bytes;	/* counted by the class */
+	uint64_t wire_bytes;	/* expected from the flows */
+	uint64_t drops;
+	bool valid;		/* differ by no more than 2 % */
+};
+
+struct tb_result {
+	bool valid;
+	char invalid_why[256];
+	int n_steps;
+	struct tb_step *steps;
+	int n_ops;
+	struct tb_op *ops;
+	int n_flows;
+	struct tb_flow *flows;
+	int n_links;
+	struct tb_link_check *links;
+	int64_t barrier_spread_ns;	/* first to last rank's start */
+	int64_t lateness_p99_ns;	/* of timed compute, worst worker */
+	int64_t delay_lateness_p99_ns;	/* of the delay lines, worst gateway */
+};
+void tb_result_free(struct tb_result *r);
+
+struct tb_verify {		/* one directed region pair */
+	int src, dst;
+	double rtt_min_s, rtt_median_s, rtt_p99_s;
+	double goodput_bps;	/* 0: not measured */
+	double planned_rtt_s, planned_goodput_bps;	/* filled by the caller */
+};
+
+/* ---- the controller ---- */
+struct controller;
+
+struct controller_config {
+	const char *listen_addr;
+	uint16_t port;			/* 0: any; see controller_port */
+	const uint8_t *master_key;	/* WIRE_KEY_BYTES */
+	const struct tb_topology *topo;	/* borrowed */
+	double heartbeat_dead_s;	/* 3 */
+};
+
+int controller_open(const struct controller_config *cfg, struct controller **out, struct bace_err *e);
+void controller_close(struct controller *c);	/* clears all shaping, stops all ranks */
+uint16_t controller_port(const struct controller *c);
+/* Waits until every host of the topology has said hello. The error names who is missing. */
+int controller_wait_hosts(struct controller *c, double timeout_s, struct bace_err *e);
+/* Sends every host its shape_spec; applied and read back when this returns 0. */
+int controller_plan(struct controller *c, struct bace_err *e);
+/* Runs one cell. -errno only if it could not be run; an invalid cell is a result. */
+int controller_run(struct controller *c, const struct tb_cell *cell, struct tb_result *out,
+		   struct bace_err *e);
+/* Measures the directed pairs, in rounds in which each host takes part once. */
+int controller_verify(struct controller *c, int n, struct tb_verify *pairs, double goodput_s,
+		      struct bace_err *e);
+/* malloc'd JSON: per host kernel, versions, sysctls that matter. */
+int controller_inventory(struct controller *c, char **json, struct bace_err *e);
+
+#endif

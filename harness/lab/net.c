@@ -1,0 +1,1 @@
+#include "harness/lab/lab.h"

@@ -1,0 +1,1 @@
+#include "harness/oracle/oracle.h"

@@ -1,0 +1,1 @@
+#include "harness/policy/policy.h"

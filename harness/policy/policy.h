@@ -1,0 +1,126 @@
+/*
+ * harness/policy: what turns a view of the cluster and a queue of jobs into
+ * placements. A policy is a name, its parameters and one pure function; no
+ * I/O (but `external`, which owns its child process), no globals.
+ *
+ * Also the job model that policies, simulators and oracles share: per-stage
+ * times, memory, k_min, K*, closed-form step time (design section 4).
+ */
+#ifndef BACE_POLICY_H
+#define BACE_POLICY_H
+
+#include "profiles/profiles.h"
+
+/* ---- job model (source: design section 4; FLOP counts after Narayanan et
+ * al., arXiv 2104.04473, memory after Korthikanti et al., arXiv 2205.05198) ---- */
+
+struct job_model {
+	int job;			/* index into experiment.jobs */
+	int k_min;			/* least k that fits the memory; 0: fits nowhere */
+	int k_star;			/* argmin T(k), ties to fewer */
+	int k_limit;			/* largest k ever considered */
+	double fwd_s;			/* whole model on one reference GPU, per micro-batch */
+	double bwd_s;
+	double boundary_bytes;		/* A */
+	double computation_gpu_s;	/* m N (t_F + t_B) K* */
+	double bandwidth_need_bps;	/* 8 A / t_F(K*) */
+	int m;
+	double steps;
+	const uint8_t *fits;		/* fits[k], k = 0..k_limit; owned by the model table */
+};
+
+struct job_models {
+	const struct experiment *exp;	/* borrowed, must outlive this */
+	int n;
+	struct job_model *v;		/* one per job, same order */
+};
+
+int job_models_build(const struct experiment *e, struct job_models *out, struct bace_err *err);
+void job_models_free(struct job_models *m);
+
+struct stage_cost {
+	double fwd_s, bwd_s;		/* one micro-batch on this stage */
+};
+
+/* Times of stage i of k: layers split as evenly as whole layers allow, odd
+ * layers first; flops_eff of the GPU type of the region that holds it. */
+struct stage_cost stage_cost(const struct experiment *e, const struct job_model *j, int k, int i,
+			     const struct gpu_type *gpu);
+
+/* ---- placements ---- */
+struct placement_part {
+	int region;
+	int gpus;
+};
+
+/* An ordered path of regions. Stages are numbered along it. */
+struct placement {
+	int job;
+	int n_parts;
+	int n_gpus;			/* sum over parts = stages */
+	struct placement_part *parts;	/* owned; placement_free */
+};
+
+void placement_free(struct placement *p);
+int placement_copy(const struct placement *from, struct placement *to);
+int placement_region_of_stage(const struct placement *p, int stage);
+/* "ireland:2 > frankfurt:1" into a malloc'd string. */
+char *placement_format(const struct cluster *c, const struct placement *p);
+
+/* Bandwidth of a hop between two regions given link bandwidths; within a
+ * region its own. */
+struct hop_cost {
+	double serialisation_s;		/* 8 A / goodput(b) */
+	double latency_s;		/* one-way */
+};
+
+/* T = (m-1) tau + sum (t_F+t_B) + sum over hops and directions (L + 8A/b).
+ * fwd[i], rev[i]: hop i in each direction, p-1 of them. */
+double step_time_closed_form(int p, int m, const struct stage_cost *stages,
+			     const struct hop_cost *fwd, const struct hop_cost *rev);
+
+/* ---- what a policy sees ---- */
+struct view {
+	const struct experiment *exp;	/* static facts: names, latencies, GPU types, PUE */
+	const struct job_models *models;
+	double now_s;
+	const int *free_gpus;		/* [n_regions], exact */
+	const double *price;		/* [n_regions] USD/kWh, maybe stale and noisy */
+	const double *capacity_bps;	/* [n*n] L2, maybe stale and noisy, 0 = no link */
+	const double *reserved_bps;	/* [n*n] goodput reserved by running jobs, exact */
+};
+
+struct queued_job {
+	int job;
+	double waited_s;
+	double attained_gpu_s;		/* las */
+	double remaining_steps;		/* srtf */
+};
+
+struct queue {
+	int n;
+	const struct queued_job *v;	/* in order of (arrival, name) */
+};
+
+struct policy;
+
+/* Resolves spec->name; unknown names are refused with the nearest known. */
+int policy_create(const struct policy_spec *spec, uint64_t seed, struct policy **out,
+		  struct bace_err *err);
+void policy_destroy(struct policy *p);
+
+/* Places at most one job: returns 1 and fills *out (caller frees), 0 when it
+ * places nothing now, negative errno on failure. The event loop calls it again
+ * with the updated view until it returns 0. */
+int policy_decide(struct policy *p, const struct view *v, const struct queue *q,
+		  struct placement *out, struct bace_err *err);
+
+/* What the placement reserves per direction on inter-region links (goodput
+ * bits/s): 8 A / (t_F + t_B); 0 for policies that do not reserve. */
+double policy_reservation_bps(const struct policy *p, const struct view *v,
+			      const struct placement *pl);
+
+/* For `bace policies`: every known policy with a one-line description. */
+int policy_list(const char *const **names, const char *const **descriptions);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * profiles: typed loaders for the libconfig files under profiles/ (regions,
+ * links, prices, models, gpus, clusters, jobs, experiments), checked whole:
+ * every error of every file read is reported at once, each with file, line,
+ * key, value and what is allowed.
+ *
+ * Units are in every name. Rates are L2 bits/s, latencies are one-way. All
+ * strings and arrays inside belong to the struct that holds them and are freed
+ * with experiment_free / cluster_free.
+ */
+#ifndef BACE_PROFILES_H
+#define BACE_PROFILES_H
+
+#include "common/common.h"
+
+#define NAME_LEN 48		/* of regions, jobs, models, policies; [A-Za-z0-9._+-] */
+
+/* Piecewise-constant; usd_per_kwh[i] holds from start_s[i] to start_s[i+1].
+ * start_s[0] = 0. period_s > 0: repeats; else the last value holds for ever.
+ * Values may be negative. */
+struct price_series {
+	size_t n;
+	double *start_s;
+	double *usd_per_kwh;
+	double period_s;
+};
+
+/* The price at time t_s >= 0, and (until_s, may be NULL) when it next changes
+ * (INFINITY: never). */
+double price_at(const struct price_series *p, double t_s, double *until_s);
+/* Integral of the price from a_s to b_s, in USD/kWh * s. */
+double price_integral(const struct price_series *p, double a_s, double b_s);
+
+struct gpu_type {
+	char name[NAME_LEN];
+	double active_w;	/* drawn while computing (default: TDP) */
+	double idle_ctx_w;	/* drawn with a job resident and not computing */
+	double memory_bytes;
+	double flops_eff;	/* achieved FLOP/s of training */
+};
+
+struct region {
+	char name[NAME_LEN];
+	char location[64];
+	int n_gpus;
+	int gpu;		/* index into cluster.gpus */
+	double pue;
+	double bandwidth_bps;	/* the region's own, L2: nominal, and of intra-region hops */
+	int64_t intra_latency_ns;	/* of intra-region hops, 0 unless given */
+	struct price_series price;
+};
+
+enum jitter_dist { JITTER_NONE, JITTER_UNIFORM, JITTER_NORMAL, JITTER_PARETO, JITTER_PARETONORMAL };
+
+/* A directed path between two regions. present = false: no path. */
+struct link {
+	bool present;
+	uint64_t rate_bps;	/* L2 */
+	int64_t latency_ns;	/* one-way */
+	int64_t jitter_ns;
+	enum jitter_dist jitter_dist;
+	double loss;		/* fraction, 0..1 */
+	uint64_t buffer_bytes;	/* 0: computed (design section 7) */
+	double usd_per_byte;	/* egress price, 0 unless given */
+};
+
+struct cluster {
+	char name[NAME_LEN];
+	int n_regions;
+	struct region *regions;
+	struct link *links;	/* n_regions x n_regions, [src * n_regions + dst]; diagonal absent */
+	int n_gpus;
+	struct gpu_type *gpus;
+	unsigned mtu;		/* of the emulated links, bytes; 1500 */
+};
+
+static inline const struct link *cluster_link(const struct cluster *c, int src, int dst)
+{
+	return &c->links[src * c->n_regions + dst];
+}
+
+/* Goodput of an L2 rate for TCP over IPv4 with timestamps: b * MSS / (MTU + 14),
+ * MSS = MTU - 52. */
+double goodput_bps(double l2_rate_bps, unsigned mtu);
+double l2_rate_bps(double goodput_bps, unsigned mtu);
+
+struct model {
+	char name[NAME_LEN];
+	double params;			/* count */
+	int layers;
+	int hidden;
+	int seq;			/* tokens a sequence */
+	double bytes_per_element;	/* of an activation, 2 */
+	double state_bytes_per_param;	/* weights, gradients, optimizer; 16 */
+	bool recompute;			/* full activation recomputation */
+	/* Measured per-stage profile instead of the FLOP model; 0 = not given.
+	 * Seconds for the WHOLE model on one GPU, per micro-batch. */
+	double measured_fwd_s, measured_bwd_s;
+	double measured_boundary_bytes;
+};
+
+struct job {
+	char name[NAME_LEN];
+	int model;			/* index into experiment.models */
+	double arrival_s;
+	int micro_batches;		/* m, per step */
+	int micro_batch_size;		/* beta, sequences */
+	double dataset_bytes;
+	double epochs;
+	double steps;			/* N = ceil(epochs * tokens / (m * beta * s)), tokens = bytes/4;
+					   or given */
+};
+
+enum schedule_kind { SCHED_GPIPE, SCHED_1F1B, SCHED_EAGER_1F1B, SCHED_INTERLEAVED_1F1B, SCHED_ZB_H1 };
+enum order_kind { ORDER_FCFS, ORDER_SJF, ORDER_SRTF, ORDER_LAS, ORDER_BACE };
+enum start_kind { START_K_MIN, START_K_STAR };
+enum stall_rule { STALL_FORWARD, STALL_SLOT, STALL_LATENCY, STALL_NONE };
+enum grow_kind { GROW_PATH, GROW_TREE };
+enum prefer_kind { PREFER_GPUS, PREFER_JCT, PREFER_COST };
+
+/* One policy of an experiment: which placement rule, and every named parameter
+ * of design section 5. `name` is resolved by harness/policy. */
+struct policy_spec {
+	char label[NAME_LEN];	/* unique in the experiment; defaults to name */
+	char name[NAME_LEN];	/* bace, bace+, lcf, ldf, cr-lcf, cr-ldf, atlas-dc, dtfm, random, optimal, external, ... */
+	bool has_order;		/* else the policy's own default */
+	enum order_kind order;
+	enum start_kind start;
+	enum stall_rule stall_rule;
+	enum grow_kind grow;
+	enum prefer_kind prefer;
+	double alpha;		/* constant in [0,1], or NAN: from the view */
+	double alpha_gain;	/* 1 */
+	double aging_s;		/* 0: off */
+	bool has_backfill;	/* else the policy's own default */
+	bool backfill;
+	bool pathfinder;	/* false: single region (ablation) */
+	bool cost_min;		/* false: fill in path order (ablation) */
+	bool elastic;		/* bace+: grow with checkpoint and restart */
+	double restart_s;	/* bace+: cost of a checkpoint and restart */
+	char *command;		/* external: program and arguments, run by /bin/sh -c; or NULL */
+	double timeout_s;	/* external, per decision */
+	const char *file;	/* where it stands, for messages */
+	int line;
+};
+
+enum k_limit_kind { K_LIMIT_LAYERS, K_LIMIT_N };
+enum noise_dist { NOISE_UNIFORM, NOISE_GAUSSIAN };
+
+/* What the policy is told of the truth (design section 5). All 0: exact. */
+struct view_spec {
+	double delay_s;
+	double period_s;	/* how often noise is redrawn; 0: once per change of truth */
+	double bandwidth_noise;	/* fraction */
+	double price_noise;	/* fraction */
+	bool multiplicative;	/* else additive: fraction of the mean over links */
+	enum noise_dist dist;
+	double bias_bandwidth, bias_price;	/* fraction added to the mean */
+	double correlation;	/* of noise between links, 0..1 */
+};
+
+enum rank_mode { RANKS_STAGE, RANKS_REGION };
+enum wan_mode { WAN_STEADY, WAN_STOCK };
+enum backend_kind { BACKEND_AUTO, BACKEND_NETEM, BACKEND_NFQUEUE, BACKEND_UML };
+
+struct testbed_spec {
+	enum backend_kind backend;
+	enum rank_mode ranks;
+	int max_ranks;			/* worker processes at once; a larger moment is refused, with the number */
+	double scale_bytes;		/* multiplies every bandwidth and every A */
+	double scale_time;		/* multiplies every duration and latency, divides every bandwidth */
+	int warmup_steps;
+	int steps;
+	int verify_s;			/* seconds of goodput probing per link, 0: RTT only */
+	enum wan_mode wan;
+	char congestion_control[16];	/* "cubic" */
+	int hosts_per_region;
+};
+
+struct experiment {
+	char name[NAME_LEN];
+	char *path;			/* of the file */
+	char *text;			/* every file read, concatenated, for the store */
+	uint64_t text_hash;
+	uint64_t seed;
+	struct cluster cluster;
+	int n_models;
+	struct model *models;
+	int n_jobs;
+	struct job *jobs;		/* in file order */
+	int n_policies;
+	struct policy_spec *policies;
+	enum schedule_kind schedule;
+	int interleave;			/* v, chunks a stage; 1 */
+	bool overlap;			/* communication beside computation; true */
+	enum k_limit_kind k_limit;
+	int k_limit_n;
+	bool bill_idle;
+	bool oracle_closed_form, oracle_event_sim, oracle_measured;
+	struct view_spec view;
+	struct testbed_spec testbed;
+	int n_files;			/* the names that policy_spec.file borrows */
+	char **files;
+};
+
+/* Directory that bare profile names ("six-regions") are looked up in:
+ * $BACE_PROFILES, else profiles/ beside the source (uninstalled) or
+ * PREFIX/share/bace/profiles. A name with a slash or ending in .cfg is a path
+ * relative to the file that names it. */
+const char *profiles_dir(void);
+
+/* Reads and checks an experiment with everything it names. On bad input
+ * returns -EINVAL with every error in diags; on other failure -errno and err. */
+int experiment_load(const char *path, struct experiment *out, struct bace_diags *diags,
+		    struct bace_err *err);
+void experiment_free(struct experiment *e);
+
+int cluster_load(const char *name_or_path, struct cluster *out, struct bace_diags *diags,
+		 struct bace_err *err);
+void cluster_free(struct cluster *c);
+
+const char *schedule_name(enum schedule_kind s);
+const char *order_name(enum order_kind o);
+const char *start_name(enum start_kind s);
+const char *backend_name(enum backend_kind b);
+int schedule_from_name(const char *name, enum schedule_kind *out);
+
+#endif

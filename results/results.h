@@ -1,0 +1,145 @@
+/*
+ * results: the store (SQLite), statistics, comparison, export, plots and the
+ * report. Rows are in unscaled seconds, bits/s, bytes, joules and USD unless a
+ * name says otherwise.
+ */
+#ifndef BACE_RESULTS_H
+#define BACE_RESULTS_H
+
+#include "common/common.h"
+
+/* ---- statistics: pure, over n doubles; inputs are not changed ---- */
+double stats_mean(const double *v, size_t n);
+double stats_median(const double *v, size_t n);		/* NAN for n = 0 */
+double stats_quantile(const double *v, size_t n, double q);	/* type 7, as R and numpy */
+/* Percentile bootstrap of a statistic, `resamples` draws, two-sided level e.g. 0.95. */
+void stats_bootstrap(const double *v, size_t n, double (*statistic)(const double *, size_t),
+		     int resamples, double level, uint64_t seed, double *lo, double *hi);
+/* Kendall tau-b of two rankings; NAN when undefined. */
+double stats_kendall(const double *a, const double *b, size_t n);
+
+/* ---- the store ---- */
+struct store;
+
+/* Opens or creates; migrates older schemas, refuses newer ones. */
+int store_open(const char *path, struct store **out, struct bace_err *e);
+int store_open_readonly(const char *path, struct store **out, struct bace_err *e);
+void store_close(struct store *s);
+/* Where results go unless --store says otherwise: results/bace.db under the
+ * working directory when that directory is a source checkout, else
+ * $XDG_DATA_HOME/bace/bace.db. malloc'd. */
+char *store_default_path(void);
+
+struct run_info {
+	const char *command;		/* as typed */
+	const char *experiment;		/* name */
+	const char *config_text;
+	uint64_t config_hash;
+	uint64_t seed;
+	const char *version, *kernel;
+	const char *inventory_json;	/* hosts, sysctls; may be NULL */
+	const char *backend, *backend_why;	/* NULL without testbed */
+	const char *schedule;
+	double scale_bytes, scale_time;
+	int micro_batches_note;		/* unused: 0 */
+};
+
+/* Ids are short strings, sortable by time: "20261130-041520-7f3a". */
+int store_run_begin(struct store *s, const struct run_info *r, char id[32], struct bace_err *e);
+int store_run_set_inventory(struct store *s, const char *run, const char *json, struct bace_err *e);
+int store_run_end(struct store *s, const char *run, const char *status, struct bace_err *e);
+
+/* One transaction a cell. */
+int store_begin(struct store *s, struct bace_err *e);
+int store_commit(struct store *s, struct bace_err *e);
+void store_rollback(struct store *s);
+
+struct link_truth_row {
+	const char *src, *dst;
+	double rate_bps, latency_s, jitter_s, loss;	/* unscaled */
+	double scaled_rate_bps, scaled_latency_s;
+	double buffer_bytes;
+};
+struct plan_check_row {			/* verification of one directed link, testbed units */
+	const char *src, *dst;
+	double planned_rtt_s, rtt_min_s, rtt_median_s, rtt_p99_s;
+	double planned_goodput_bps, goodput_bps;	/* 0: not measured */
+};
+struct placement_row {			/* one placement of one policy */
+	const char *policy, *job;
+	const char *placement;		/* "ireland:2 > frankfurt:1" */
+	int stages, micro_batches;
+	const char *moment;		/* canonical key: what ran beside it */
+	int jobs_at_once;
+	double closed_form_s, event_sim_s;	/* predicted step times; NAN: not computed */
+	bool valid;
+	const char *invalid_why;	/* or skipped because */
+	int n_steps;			/* measured */
+	double measured_median_s, measured_p95_s, measured_first_s;	/* NAN: not measured */
+	double compute_s;		/* measured mean compute per stage and step */
+};
+struct step_row {			/* unscaled */
+	int64_t placement_id;
+	int step;			/* < 0: warm-up */
+	double step_s, compute_s, stall_s;
+};
+struct transfer_row {			/* testbed units, as counted */
+	int64_t placement_id;
+	int hop;
+	const char *src, *dst;
+	bool forward;
+	double payload_bytes, wire_bytes, retrans_bytes, tc_bytes;
+	double rtt_s, min_rtt_s;
+	const char *congestion_control;
+	bool valid;
+};
+struct op_row {				/* one operation of the timeline, testbed seconds from the cell's start */
+	int64_t placement_id;
+	int stage, step, micro_batch;
+	const char *kind;		/* "F", "B", "W", "recvF", "recvB" */
+	double start_s, end_s, planned_end_s;
+};
+struct job_outcome_row {
+	const char *policy, *oracle, *job;
+	bool finished;
+	double arrival_s, start_s, finish_s, jct_s, waiting_s, slowdown;
+	double energy_j, cost_usd, mean_step_s;
+	const char *placement;
+};
+struct decision_row {
+	const char *policy, *oracle;
+	double at_s;
+	uint64_t view_digest;
+	double latency_s;
+	const char *job;		/* placed, or NULL */
+};
+struct skip_row {			/* what was skipped, and why */
+	const char *policy, *what, *why;
+};
+
+int store_add_link_truth(struct store *s, const char *run, const struct link_truth_row *r, struct bace_err *e);
+int store_add_plan_check(struct store *s, const char *run, const struct plan_check_row *r, struct bace_err *e);
+int store_add_placement(struct store *s, const char *run, const struct placement_row *r, int64_t *id, struct bace_err *e);
+int store_add_step(struct store *s, const struct step_row *r, struct bace_err *e);
+int store_add_transfer(struct store *s, const struct transfer_row *r, struct bace_err *e);
+int store_add_op(struct store *s, const struct op_row *r, struct bace_err *e);
+int store_add_job_outcome(struct store *s, const char *run, const struct job_outcome_row *r, struct bace_err *e);
+int store_add_decision(struct store *s, const char *run, const struct decision_row *r, struct bace_err *e);
+int store_add_skip(struct store *s, const char *run, const struct skip_row *r, struct bace_err *e);
+
+/* Last valid measurement of a moment under the same testbed settings
+ * (settings: canonical text, hashed into the key by the caller). Fills at most
+ * n values, one per placement in key order. Returns 1 found, 0 not. */
+int store_find_moment(struct store *s, const char *settings, const char *moment, int n,
+		      double *median_step_s, double *busy, struct bace_err *e);
+int store_add_moment(struct store *s, const char *run, const char *settings, const char *moment,
+		     int n, const double *median_step_s, const double *busy, struct bace_err *e);
+
+/* ---- output ---- */
+/* The summary tables of a run as text. color: ANSI allowed. width: columns. */
+int results_print_run(struct store *s, const char *run, FILE *to, bool color, int width, struct bace_err *e);
+int results_print_run_json(struct store *s, const char *run, FILE *to, struct bace_err *e);
+/* One self-contained HTML file; plots by gnuplot (SVG inside). */
+int results_write_report(struct store *s, const char *run, const char *path, struct bace_err *e);
+
+#endif

@@ -1,0 +1,1 @@
+#include "shaper/shaper.h"
