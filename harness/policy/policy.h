@@ -14,11 +14,16 @@
 /* ---- job model (source: design section 4; FLOP counts after Narayanan et
  * al., arXiv 2104.04473, memory after Korthikanti et al., arXiv 2205.05198) ---- */
 
+/* The reference GPU, on which job times are stated: of the types that some
+ * region has, the one with the most memory (so that "fits nowhere" means
+ * nowhere), then the most numerous, then by name. */
 struct job_model {
 	int job;			/* index into experiment.jobs */
+	int cls;			/* jobs with the same (model, m, beta) share a class */
 	int k_min;			/* least k that fits the memory; 0: fits nowhere */
 	int k_star;			/* argmin T(k), ties to fewer */
 	int k_limit;			/* largest k ever considered */
+	double ref_flops_eff;		/* of the reference GPU */
 	double fwd_s;			/* whole model on one reference GPU, per micro-batch */
 	double bwd_s;
 	double boundary_bytes;		/* A */
@@ -26,21 +31,34 @@ struct job_model {
 	double bandwidth_need_bps;	/* 8 A / t_F(K*) */
 	int m;
 	double steps;
+	double step_star_s;		/* T(K*) at the nominal reference bandwidth, zero latency */
 	const uint8_t *fits;		/* fits[k], k = 0..k_limit; owned by the model table */
 };
+
+struct job_class;			/* what all jobs of a class share; private */
 
 struct job_models {
 	const struct experiment *exp;	/* borrowed, must outlive this */
 	int n;
 	struct job_model *v;		/* one per job, same order */
+	int ref_gpu;			/* index into cluster.gpus */
+	int n_classes;
+	struct job_class *classes;
 };
 
+/* Cost: one pass over the jobs; the tables are per class. Read-only afterwards,
+ * so one table may serve many threads. A job that fits nowhere gets k_min = 0,
+ * which is for the caller to refuse. -EINVAL: a job with m < 1, no GPU at all,
+ * or a k_limit above 65536. */
 int job_models_build(const struct experiment *e, struct job_models *out, struct bace_err *err);
 void job_models_free(struct job_models *m);
 
 struct stage_cost {
 	double fwd_s, bwd_s;		/* one micro-batch on this stage */
 };
+
+/* Bytes that stage i of k holds: n_i (state * params / layers + live_i * a). */
+double stage_memory_bytes(const struct experiment *e, const struct job_model *j, int k, int i);
 
 /* Times of stage i of k: layers split as evenly as whole layers allow, odd
  * layers first; flops_eff of the GPU type of the region that holds it. */
@@ -64,6 +82,10 @@ struct placement {
 void placement_free(struct placement *p);
 int placement_copy(const struct placement *from, struct placement *to);
 int placement_region_of_stage(const struct placement *p, int stage);
+/* Goodput that a running placement asks of each inter-region link it crosses,
+ * per direction: 8 A / (t_F + t_B), t the mean over its stages. */
+double placement_demand_bps(const struct experiment *e, const struct job_models *m,
+			    const struct placement *p);
 /* "ireland:2 > frankfurt:1" into a malloc'd string. */
 char *placement_format(const struct cluster *c, const struct placement *p);
 
@@ -104,6 +126,14 @@ struct queue {
 
 struct policy;
 
+/* 0 if the placement keeps every constraint, else -EINVAL naming the one it
+ * breaks: the job waits in the queue, regions exist and appear once, at least
+ * one GPU each and no more than are free, k <= the limit, every stage fits its
+ * GPU, the schedule runs with k stages, consecutive regions are linked both
+ * ways (interleaved: last and first too). q may be NULL: not checked. */
+int placement_check(const struct view *v, const struct queue *q, const struct placement *p,
+		    struct bace_err *err);
+
 /* Resolves spec->name; unknown names are refused with the nearest known. */
 int policy_create(const struct policy_spec *spec, uint64_t seed, struct policy **out,
 		  struct bace_err *err);
@@ -114,6 +144,10 @@ void policy_destroy(struct policy *p);
  * with the updated view until it returns 0. */
 int policy_decide(struct policy *p, const struct view *v, const struct queue *q,
 		  struct placement *out, struct bace_err *err);
+
+/* The largest k that the policy could ever give the job, i.e. what it gives on
+ * the empty cluster with nominal links; 0: the job can never run under it. */
+int policy_reachable_gpus(struct policy *p, const struct view *v, int job, struct bace_err *err);
 
 /* What the placement reserves per direction on inter-region links (goodput
  * bits/s): 8 A / (t_F + t_B); 0 for policies that do not reserve. */
