@@ -2,43 +2,70 @@
  * harness/lab: a cluster in one command. A lab is one supervisor, PID 1 of its
  * own pid, mount and network (not root: also user) namespace, holding named
  * network namespaces for hosts and gateways, real agents and shaperds. When it
- * ends, everything ends: nothing is on the machine's own network at any time.
+ * ends, everything ends: nothing is on the machine's own network, and no file
+ * on its disk, at any time.
  *
- * The outer process talks to the inner one over a testbed: request and answer
- * as JSON lines; only the outer process opens the store.
+ * The outer process talks to the inner one as JSON lines, request and answer;
+ * only the outer process opens the store. All quantities are testbed (scaled)
+ * units unless a name says otherwise.
  */
 #ifndef BACE_LAB_H
 #define BACE_LAB_H
 
 #include "harness/control/control.h"
 
+/* ---- scale: design section 6 ---- */
+/* Copies names, GPUs and prices by reference: free with cluster_scaled_free,
+ * before `from`. */
+int cluster_scaled(const struct cluster *from, double scale_bytes, double scale_time,
+		   struct cluster *out);
+void cluster_scaled_free(struct cluster *c);
+
 /* ---- the network of a lab: pure ---- */
 struct lab_host {
 	char name[NAME_LEN];		/* "ireland-gw", "ireland-0" */
 	int region;
 	bool gateway;
-	char addr[16];			/* on the emulated network: 10.(16+region).0.(10+i) */
-	char mgmt[16];			/* on mgmt0: 10.15.0.(10+index) */
+	char addr[48];			/* on the emulated network; gateways: of lan0 */
+	char mgmt[48];			/* on mgmt0 */
 };
 
 struct lab_net {
 	int n_regions;
+	int hosts_per_region;
 	int n_hosts;
-	struct lab_host *hosts;		/* gateways first, then hosts region by region */
+	struct lab_host *hosts;		/* gateways in order of region, then hosts region by region */
 };
 
-int lab_net_build(const struct cluster *c, int hosts_per_region, struct lab_net *out);
+int lab_net_build(const struct cluster *c, int hosts_per_region, struct lab_net *out,
+		  struct bace_err *e);
 void lab_net_free(struct lab_net *n);
 
-/* Links already in testbed units. message_bytes: largest framed message times
- * jobs on a link; min_message_bytes: smallest. */
+/* What decides buffers, windows and GSO. */
+struct lab_traffic {
+	uint64_t message_bytes;		/* largest framed message */
+	uint64_t min_message_bytes;	/* smallest */
+	int jobs_on_link;		/* at most this many share one */
+	enum wan_mode wan;
+	char congestion_control[16];
+};
+
 int lab_topology_build(const struct cluster *scaled, const struct lab_net *net,
-		       enum delay_kind delay, uint64_t message_bytes, uint64_t min_message_bytes,
+		       enum delay_kind delay, const struct lab_traffic *traffic,
 		       struct tb_topology *out, struct bace_err *e);
 void lab_topology_free(struct tb_topology *t);
 
+/* Initial window, in segments, with which the first message of a link goes out
+ * whole: (BDP over the RTT + largest message) / MSS. */
+unsigned lab_initial_window(const struct cluster *scaled, int src, int dst,
+			    const struct lab_traffic *traffic);
+/* Maximum of tcp_rmem / tcp_wmem: 2 (BDP + largest message), over all links. */
+uint64_t lab_socket_buffer_max(const struct cluster *scaled, const struct lab_traffic *traffic);
+
 /* ---- backends ---- */
-/* The best backend that this machine can do; *why is a malloc'd sentence. */
+/* The best backend that this machine can do, or the one wanted; *why is a
+ * malloc'd sentence. -ENOTSUP when the wanted one cannot: err says what to
+ * install. */
 int lab_choose_backend(enum backend_kind wanted, enum backend_kind *chosen, char **why,
 		       struct bace_err *e);
 
@@ -46,26 +73,35 @@ int lab_choose_backend(enum backend_kind wanted, enum backend_kind *chosen, char
 struct testbed;
 
 struct testbed_config {
+	const char *self;		/* path of the bace executable */
 	const char *exp_path;		/* the inner process loads the same file */
 	enum backend_kind backend;	/* resolved */
-	const char *run_dir;		/* exists; for sockets, keys, logs */
-	uint64_t message_bytes, min_message_bytes;	/* scaled */
-	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
+	struct lab_traffic traffic;
+	/* One line about what is being done; may be NULL. */
+	void (*on_progress)(void *arg, const char *line);
 	void *arg;
+	/* Polled while waiting: true = give up (Ctrl-C); may be NULL. */
+	bool (*cancelled)(void *arg);
 };
 
 int testbed_open(const struct testbed_config *cfg, struct testbed **out, struct bace_err *e);
-void testbed_close(struct testbed *t);	/* everything inside is gone when it returns */
+/* Everything inside is gone when it returns. NULL is allowed. */
+void testbed_close(struct testbed *t);
 int testbed_run(struct testbed *t, const struct tb_cell *cell, struct tb_result *out,
 		struct bace_err *e);
 int testbed_verify(struct testbed *t, int n, struct tb_verify *pairs, double goodput_s,
 		   struct bace_err *e);
 int testbed_inventory(struct testbed *t, char **json, struct bace_err *e);
-/* Host that plays a stage: region, and which of its GPUs. Index into topology.hosts. */
-int testbed_host_of(const struct testbed *t, int region, int gpu);
+const struct lab_net *testbed_net(const struct testbed *t);
+/* Index into lab_net.hosts of the host that holds a region's GPU number `gpu`. */
+int lab_host_of(const struct lab_net *n, int region, int gpu);
+/* Last lines that the inside wrote to its log, for a failure's report. */
+const char *testbed_log_tail(const struct testbed *t);
 
-/* The inner process: serves requests on `in`, answers on `out`, until EOF.
- * Runs as PID 1 of the lab's namespaces. Returns an exit status. */
-int lab_inner_main(int in, int out, int argc, char **argv);
+/* Entry points of the re-executed bace (hidden subcommands). They return an
+ * exit status. */
+int lab_inner_main(int argc, char **argv);	/* PID 1 of the lab's namespaces */
+int lab_uml_main(int argc, char **argv);	/* PID 1 around User-Mode Linux */
+int lab_guest_main(int argc, char **argv);	/* init inside User-Mode Linux */
 
 #endif

@@ -1,0 +1,350 @@
+#include "harness/lab/codec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int bad(struct bace_err *e, const char *what, const json_error_t *je)
+{
+	return bace_fail(e, EPROTO, "%s: %s", what, je ? je->text : "malformed");
+}
+
+static void copy_string(char *to, size_t size, const char *from)
+{
+	snprintf(to, size, "%s", from);
+}
+
+/* calloc for a JSON array's items; n is 0 for an empty or missing array. */
+static void *items(const json_t *array, int *n, size_t size)
+{
+	*n = (int)json_array_size(array);
+	return calloc((size_t)(*n ? *n : 1), size);
+}
+
+static json_t *stages_json(const struct tb_job *j)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < j->n_stages; i++)
+		json_array_append_new(a, json_pack("[i,i,i,I,I]", j->stages[i].host,
+			j->stages[i].region, j->stages[i].worker, (json_int_t)j->stages[i].fwd_ns,
+			(json_int_t)j->stages[i].bwd_ns));
+	return a;
+}
+
+static json_t *hops_json(const struct tb_job *j)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i + 1 < j->n_stages; i++)
+		json_array_append_new(a, json_pack("[b,I,I,I]", j->hops[i].local,
+			(json_int_t)j->hops[i].local_rate_bps,
+			(json_int_t)j->hops[i].local_latency_ns, (json_int_t)j->hops[i].bytes));
+	return a;
+}
+
+json_t *codec_cell(const struct tb_cell *c)
+{
+	json_t *jobs = json_array();
+
+	for (int i = 0; i < c->n_jobs; i++) {
+		const struct tb_job *j = &c->jobs[i];
+
+		json_array_append_new(jobs, json_pack("{s:s,s:i,s:i,s:i,s:b,s:o,s:o}",
+			"name", j->name, "schedule", (int)j->schedule, "chunks", j->chunks,
+			"micro_batches", j->micro_batches, "overlap", j->overlap,
+			"stages", stages_json(j), "hops", hops_json(j)));
+	}
+	return json_pack("{s:o,s:i,s:i,s:s,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
+			 "steps", c->steps, "congestion_control", c->congestion_control,
+			 "timeout_s", c->timeout_s);
+}
+
+static int read_stages(const json_t *a, struct tb_job *j, struct bace_err *e)
+{
+	json_error_t je;
+
+	j->stages = items(a, &j->n_stages, sizeof(*j->stages));
+	if (!j->stages)
+		return bace_fail(e, ENOMEM, "cell: out of memory");
+	for (int i = 0; i < j->n_stages; i++) {
+		struct tb_stage *s = &j->stages[i];
+		json_int_t f, b;
+
+		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[i,i,i,I,I!]", &s->host,
+				   &s->region, &s->worker, &f, &b))
+			return bad(e, "cell: stage", &je);
+		s->fwd_ns = f;
+		s->bwd_ns = b;
+	}
+	return 0;
+}
+
+static int read_hops(const json_t *a, struct tb_job *j, struct bace_err *e)
+{
+	json_error_t je;
+	int n;
+
+	j->hops = items(a, &n, sizeof(*j->hops));
+	if (!j->hops)
+		return bace_fail(e, ENOMEM, "cell: out of memory");
+	if (n != j->n_stages - 1)
+		return bace_fail(e, EPROTO, "cell: %d hops for %d stages", n, j->n_stages);
+	for (int i = 0; i < n; i++) {
+		json_int_t rate, latency, bytes;
+		int local;
+
+		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[b,I,I,I!]", &local, &rate,
+				   &latency, &bytes))
+			return bad(e, "cell: hop", &je);
+		j->hops[i] = (struct tb_hop){ .local = local, .local_rate_bps = (uint64_t)rate,
+			.local_latency_ns = latency, .bytes = (uint64_t)bytes };
+	}
+	return 0;
+}
+
+static int read_job(const json_t *in, struct tb_job *j, struct bace_err *e)
+{
+	const char *name;
+	json_t *stages, *hops;
+	json_error_t je;
+	int schedule, overlap, rc;
+
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:s,s:i,s:i,s:i,s:b,s:o,s:o}", "name", &name,
+			   "schedule", &schedule, "chunks", &j->chunks, "micro_batches",
+			   &j->micro_batches, "overlap", &overlap, "stages", &stages, "hops", &hops))
+		return bad(e, "cell: job", &je);
+	copy_string(j->name, sizeof(j->name), name);
+	j->schedule = (enum schedule_kind)schedule;
+	j->overlap = overlap;
+	rc = read_stages(stages, j, e);
+	return rc ? rc : read_hops(hops, j, e);
+}
+
+int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
+{
+	const char *cc;
+	json_t *jobs;
+	json_error_t je;
+
+	*out = (struct tb_cell){ 0 };
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:o,s:i,s:i,s:s,s:F}", "jobs", &jobs,
+			   "warmup_steps", &out->warmup_steps, "steps", &out->steps,
+			   "congestion_control", &cc, "timeout_s", &out->timeout_s))
+		return bad(e, "cell", &je);
+	copy_string(out->congestion_control, sizeof(out->congestion_control), cc);
+	out->jobs = items(jobs, &out->n_jobs, sizeof(*out->jobs));
+	if (!out->jobs)
+		return bace_fail(e, ENOMEM, "cell: out of memory");
+	for (int i = 0; i < out->n_jobs; i++) {
+		int rc = read_job(json_array_get(jobs, (size_t)i), &out->jobs[i], e);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+void codec_cell_free(struct tb_cell *c)
+{
+	for (int i = 0; c->jobs && i < c->n_jobs; i++) {
+		free(c->jobs[i].stages);
+		free(c->jobs[i].hops);
+	}
+	free(c->jobs);
+	*c = (struct tb_cell){ 0 };
+}
+
+static json_t *steps_json(const struct tb_result *r)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < r->n_steps; i++)
+		json_array_append_new(a, json_pack("[i,i,I,I,I]", r->steps[i].job, r->steps[i].step,
+			(json_int_t)r->steps[i].start_ns, (json_int_t)r->steps[i].end_ns,
+			(json_int_t)r->steps[i].compute_ns));
+	return a;
+}
+
+static json_t *ops_json(const struct tb_result *r)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < r->n_ops; i++) {
+		const struct tb_op *o = &r->ops[i];
+
+		json_array_append_new(a, json_pack("[i,i,i,i,i,I,I,I]", o->job, o->stage, o->step,
+			o->micro_batch, o->kind, (json_int_t)o->start_ns, (json_int_t)o->end_ns,
+			(json_int_t)o->planned_end_ns));
+	}
+	return a;
+}
+
+static json_t *flows_json(const struct tb_result *r)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < r->n_flows; i++) {
+		const struct tb_flow *f = &r->flows[i];
+
+		json_array_append_new(a, json_pack("[i,i,i,i,b,I,I,I,I,I,s]", f->job, f->hop,
+			f->src_region, f->dst_region, f->forward, (json_int_t)f->payload_bytes,
+			(json_int_t)f->wire_bytes, (json_int_t)f->retrans_bytes,
+			(json_int_t)f->rtt_us, (json_int_t)f->min_rtt_us, f->congestion_control));
+	}
+	return a;
+}
+
+static json_t *links_json(const struct tb_result *r)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < r->n_links; i++) {
+		const struct tb_link_check *l = &r->links[i];
+
+		json_array_append_new(a, json_pack("[i,i,I,I,I,b]", l->src, l->dst,
+			(json_int_t)l->tc_bytes, (json_int_t)l->wire_bytes, (json_int_t)l->drops,
+			l->valid));
+	}
+	return a;
+}
+
+json_t *codec_result(const struct tb_result *r)
+{
+	return json_pack("{s:b,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I}", "valid", r->valid, "why",
+		r->invalid_why, "steps", steps_json(r), "ops", ops_json(r), "flows", flows_json(r),
+		"links", links_json(r), "barrier_spread_ns", (json_int_t)r->barrier_spread_ns,
+		"lateness_p99_ns", (json_int_t)r->lateness_p99_ns, "delay_lateness_p99_ns",
+		(json_int_t)r->delay_lateness_p99_ns);
+}
+
+static int read_steps(const json_t *a, struct tb_result *r)
+{
+	r->steps = items(a, &r->n_steps, sizeof(*r->steps));
+	for (int i = 0; r->steps && i < r->n_steps; i++) {
+		json_int_t v[3];
+
+		if (json_unpack(json_array_get(a, (size_t)i), "[i,i,I,I,I]", &r->steps[i].job,
+				&r->steps[i].step, &v[0], &v[1], &v[2]))
+			return -EPROTO;
+		r->steps[i].start_ns = v[0];
+		r->steps[i].end_ns = v[1];
+		r->steps[i].compute_ns = v[2];
+	}
+	return r->steps ? 0 : -ENOMEM;
+}
+
+static int read_ops(const json_t *a, struct tb_result *r)
+{
+	r->ops = items(a, &r->n_ops, sizeof(*r->ops));
+	for (int i = 0; r->ops && i < r->n_ops; i++) {
+		struct tb_op *o = &r->ops[i];
+		json_int_t v[3];
+		int kind;
+
+		if (json_unpack(json_array_get(a, (size_t)i), "[i,i,i,i,i,I,I,I]", &o->job, &o->stage,
+				&o->step, &o->micro_batch, &kind, &v[0], &v[1], &v[2]))
+			return -EPROTO;
+		o->kind = (uint8_t)kind;
+		o->start_ns = v[0];
+		o->end_ns = v[1];
+		o->planned_end_ns = v[2];
+	}
+	return r->ops ? 0 : -ENOMEM;
+}
+
+static int read_flows(const json_t *a, struct tb_result *r)
+{
+	r->flows = items(a, &r->n_flows, sizeof(*r->flows));
+	for (int i = 0; r->flows && i < r->n_flows; i++) {
+		struct tb_flow *f = &r->flows[i];
+		json_int_t v[5];
+		const char *cc;
+		int forward;
+
+		if (json_unpack(json_array_get(a, (size_t)i), "[i,i,i,i,b,I,I,I,I,I,s]", &f->job,
+				&f->hop, &f->src_region, &f->dst_region, &forward, &v[0], &v[1],
+				&v[2], &v[3], &v[4], &cc))
+			return -EPROTO;
+		f->forward = forward;
+		f->payload_bytes = (uint64_t)v[0];
+		f->wire_bytes = (uint64_t)v[1];
+		f->retrans_bytes = (uint64_t)v[2];
+		f->rtt_us = (uint32_t)v[3];
+		f->min_rtt_us = (uint32_t)v[4];
+		copy_string(f->congestion_control, sizeof(f->congestion_control), cc);
+	}
+	return r->flows ? 0 : -ENOMEM;
+}
+
+static int read_links(const json_t *a, struct tb_result *r)
+{
+	r->links = items(a, &r->n_links, sizeof(*r->links));
+	for (int i = 0; r->links && i < r->n_links; i++) {
+		struct tb_link_check *l = &r->links[i];
+		json_int_t v[3];
+		int valid;
+
+		if (json_unpack(json_array_get(a, (size_t)i), "[i,i,I,I,I,b]", &l->src, &l->dst,
+				&v[0], &v[1], &v[2], &valid))
+			return -EPROTO;
+		l->tc_bytes = (uint64_t)v[0];
+		l->wire_bytes = (uint64_t)v[1];
+		l->drops = (uint64_t)v[2];
+		l->valid = valid;
+	}
+	return r->links ? 0 : -ENOMEM;
+}
+
+int codec_result_read(const json_t *in, struct tb_result *out, struct bace_err *e)
+{
+	json_t *steps, *ops, *flows, *links;
+	json_int_t v[3];
+	json_error_t je;
+	const char *why;
+	int valid, rc;
+
+	*out = (struct tb_result){ 0 };
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:b,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I}", "valid",
+			   &valid, "why", &why, "steps", &steps, "ops", &ops, "flows", &flows,
+			   "links", &links, "barrier_spread_ns", &v[0], "lateness_p99_ns", &v[1],
+			   "delay_lateness_p99_ns", &v[2]))
+		return bad(e, "result", &je);
+	out->valid = valid;
+	copy_string(out->invalid_why, sizeof(out->invalid_why), why);
+	out->barrier_spread_ns = v[0];
+	out->lateness_p99_ns = v[1];
+	out->delay_lateness_p99_ns = v[2];
+	if ((rc = read_steps(steps, out)) || (rc = read_ops(ops, out)) ||
+	    (rc = read_flows(flows, out)) || (rc = read_links(links, out))) {
+		tb_result_free(out);
+		return bace_fail(e, -rc, "result: malformed rows");
+	}
+	return 0;
+}
+
+json_t *codec_verify(int n, const struct tb_verify *v)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(a, json_pack("[i,i,f,f,f,f,f,f]", v[i].src, v[i].dst,
+			v[i].rtt_min_s, v[i].rtt_median_s, v[i].rtt_p99_s, v[i].goodput_bps,
+			v[i].planned_rtt_s, v[i].planned_goodput_bps));
+	return a;
+}
+
+int codec_verify_read(const json_t *a, int n, struct tb_verify *v, struct bace_err *e)
+{
+	json_error_t je;
+
+	if ((int)json_array_size(a) != n)
+		return bace_fail(e, EPROTO, "verify: %d links for %d", (int)json_array_size(a), n);
+	for (int i = 0; i < n; i++)
+		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[i,i,F,F,F,F,F,F]",
+				   &v[i].src, &v[i].dst, &v[i].rtt_min_s, &v[i].rtt_median_s,
+				   &v[i].rtt_p99_s, &v[i].goodput_bps, &v[i].planned_rtt_s,
+				   &v[i].planned_goodput_bps))
+			return bad(e, "verify", &je);
+	return 0;
+}

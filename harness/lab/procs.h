@@ -1,0 +1,27 @@
+/* Private to harness/lab: the processes of a lab. */
+#ifndef BACE_LAB_PROCS_H
+#define BACE_LAB_PROCS_H
+
+#include "harness/lab/netns.h"
+
+/* Directory and file of a program of this project: beside `self`, or, when not
+ * installed, in the build tree that self belongs to. */
+int lab_find_program(const char *self, const char *name, char path[4096], struct bace_err *e);
+
+struct proc_spec {
+	const struct netns *ns;		/* started inside it */
+	const char *path;
+	char *const *argv;
+	bool drop_privilege;		/* all capabilities, and no way back */
+};
+
+/* Starts it; the pid is kept with its name for the log and for proc_kill_all. */
+int proc_spawn(const char *name, const struct proc_spec *s, struct bace_err *e);
+/* Reaps for ever in a thread of its own: a PID 1 must, and a death of what was
+ * started is worth a line. Once per process. */
+int proc_reaper_start(struct bace_err *e);
+/* Calls _exit(0) when the writing end of fd is gone. As PID 1 that is the end
+ * of everything in the namespace. */
+int proc_watch_life(int fd, struct bace_err *e);
+
+#endif
