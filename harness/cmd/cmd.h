@@ -23,8 +23,10 @@ struct command {
 	int (*run)(const struct cmd_globals *g, int argc, char **argv);
 };
 
-extern const struct command cmd_run, cmd_check, cmd_pipeline, cmd_sim, cmd_policies, cmd_show,
-	cmd_report, cmd_runs, cmd_doctor, cmd_keygen, cmd_shape, cmd_lab, cmd_lab_inner;
+extern const struct command cmd_run, cmd_check, cmd_pipeline, cmd_trace_gen, cmd_sim, cmd_merge,
+	cmd_claims, cmd_policies, cmd_runs, cmd_show, cmd_report, cmd_export, cmd_trace,
+	cmd_compare, cmd_store, cmd_doctor, cmd_keygen, cmd_shape;
+extern const struct command cmd_lab_inner, cmd_lab_uml, cmd_lab_guest;	/* hidden */
 
 /* "bace CMD: MESSAGE" on stderr; returns code. */
 int cmd_error(const struct command *c, int code, const char *fmt, ...) BACE_PRINTF(3, 4);

@@ -6,6 +6,10 @@
 #include "harness/cmd/cmd.h"
 
 static const struct command *const commands[] = {
+	&cmd_run,
+	&cmd_lab_inner,
+	&cmd_lab_uml,
+	&cmd_lab_guest,
 	NULL,
 };
 

@@ -1,0 +1,35 @@
+/* Private to harness/run: a moment as a cell of the testbed, and back. */
+#ifndef BACE_RUN_CELL_H
+#define BACE_RUN_CELL_H
+
+#include "harness/run/run.h"
+
+/* Everything is scaled here and nowhere else. */
+int cell_build(const struct moment *m, const struct lab_net *net, const double *predicted_step_s,
+	       struct tb_cell *out, struct bace_err *e);
+void cell_free(struct tb_cell *c);
+
+/* Ranks (worker processes) that the moment needs. */
+int cell_ranks(const struct tb_cell *c);
+
+/* What one job of a cell did; unscaled seconds. */
+struct cell_steps {
+	int n;			/* measured steps */
+	double *step_s;		/* [n], freed by the caller */
+	double median_s, p95_s, first_s;
+	double compute_s;	/* mean per stage and step */
+	double busy;		/* compute_s / step, over the measured steps */
+};
+
+int cell_steps_of(const struct tb_cell *c, const struct tb_result *r, int job, double scale_time,
+		  struct cell_steps *out, struct bace_err *e);
+
+/* Largest and smallest message of the experiment, scaled; framed = with L2
+ * headers of every segment. */
+void traffic_of(const struct experiment *exp, const struct job_models *m, struct lab_traffic *out);
+
+/* -EINVAL when some message is too short for its link (design section 7). */
+int check_message_sizes(const struct experiment *exp, const struct lab_traffic *t,
+			struct bace_err *e);
+
+#endif

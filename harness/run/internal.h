@@ -1,0 +1,73 @@
+/* Private to harness/run: what one execution holds. */
+#ifndef BACE_RUN_INTERNAL_H
+#define BACE_RUN_INTERNAL_H
+
+#include "harness/run/cell.h"
+#include "harness/run/run.h"
+
+/* What was measured of one placement of a moment. */
+struct measured_job {
+	int job;
+	double median_s, p95_s, first_s, compute_s, busy;
+	int n_steps;
+	double *step_s;
+};
+
+struct measured_moment {
+	char *key;
+	bool valid;
+	char why[256];
+	int n;
+	struct measured_job *jobs;	/* in order of job name */
+};
+
+struct run {
+	const struct experiment *exp;
+	const struct run_options *o;
+	struct job_models models;
+	struct lab_traffic traffic;
+	struct store *store;
+	char id[32];
+	enum backend_kind backend;
+	char *backend_why;
+	char *settings;			/* canonical text of all that a measurement depends on but the moment */
+	struct testbed *testbed;
+	struct oracle *closed_form, *event_sim;
+	const char *policy;		/* label of the one being run */
+	const char *oracle;		/* name of the one being run */
+	size_t n_moments, cap_moments;
+	struct measured_moment *moments;
+	uint8_t *used;			/* [n_regions^2]: some placement crosses this link */
+	int n_bad;			/* invalid cells, failed policies */
+	int n_cells;			/* run on the testbed */
+};
+
+void run_progress(const struct run *r, const char *fmt, ...) BACE_PRINTF(2, 3);
+
+/* The oracle that asks the testbed; borrowed by the event loop, owned by r. */
+int measured_oracle(struct run *r, struct oracle **out, struct bace_err *e);
+void measured_moments_free(struct run *r);
+/* 0 if found in this run, or (reuse) in the store. */
+const struct measured_moment *measured_find(const struct run *r, const char *key);
+
+/* ---- rows; each is a transaction of its own ---- */
+int record_truth(struct run *r, struct bace_err *e);
+int record_verify(struct run *r, int n, const struct tb_verify *v, struct bace_err *e);
+int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e);
+int record_skip(struct run *r, const char *policy, const char *what, const char *why,
+		struct bace_err *e);
+/* cell and result are NULL when the moment was answered from memory. */
+int record_moment(struct run *r, const struct moment *m, const struct measured_moment *mm,
+		  const struct step_estimate *closed_form, const struct step_estimate *event_sim,
+		  const struct tb_cell *cell, const struct tb_result *result, struct bace_err *e);
+
+/* index of the job in mm->jobs, or -1 */
+static inline int measured_index(const struct measured_moment *mm, int job)
+{
+	for (int i = 0; i < mm->n; i++)
+		if (mm->jobs[i].job == job)
+			return i;
+	return -1;
+}
+
+#endif

@@ -1,0 +1,297 @@
+#include "harness/run/run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "config.h"
+#include "harness/run/internal.h"
+
+#define RTT_TOLERANCE 0.05
+#define GOODPUT_TOLERANCE 0.05
+
+void run_progress(const struct run *r, const char *fmt, ...)
+{
+	char line[512];
+	va_list ap;
+
+	if (!r->o->on_progress)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	r->o->on_progress(r->o->arg, line);
+}
+
+/* ---- the event loop's observers ---- */
+
+static void note_used(void *arg, double now_s, const struct placement *p, double predicted_step_s)
+{
+	struct run *r = arg;
+	int n = r->exp->cluster.n_regions;
+
+	for (int i = 0; i + 1 < p->n_parts; i++) {
+		int a = p->parts[i].region, b = p->parts[i + 1].region;
+
+		r->used[a * n + b] = r->used[b * n + a] = 1;
+	}
+}
+
+static int simulate(struct run *r, const struct policy_spec *spec, struct oracle *o,
+		    struct bace_err *e)
+{
+	struct policy *policy = NULL;
+	struct cluster_result res = { 0 };
+	int rc = policy_create(spec, r->exp->seed, &policy, e);
+
+	if (rc)
+		return rc;
+	r->policy = spec->label;
+	r->oracle = o->name;
+	rc = cluster_simulate(&(struct cluster_sim){ .exp = r->exp, .models = &r->models,
+		.policy = policy, .oracle = o, .seed = r->exp->seed, .on_start = note_used,
+		.arg = r }, &res, e);
+	if (!rc)
+		rc = record_outcomes(r, &res, e);
+	cluster_result_free(&res);
+	policy_destroy(policy);
+	return rc;
+}
+
+/* A policy that fails is a row that says so; the others go on. */
+static int simulate_all(struct run *r, struct oracle *o, struct bace_err *e)
+{
+	for (int i = 0; i < r->exp->n_policies; i++) {
+		const struct policy_spec *spec = &r->exp->policies[i];
+		struct bace_err why = { 0 };
+		int rc = simulate(r, spec, o, &why);
+
+		if (!rc)
+			continue;
+		if (rc == -ECANCELED || rc == -ENOMEM || rc == -EPIPE || rc == -ENOSPC) {
+			*e = why;
+			return rc;
+		}
+		r->n_bad++;
+		run_progress(r, "%s by %s: %s", spec->label, o->name, why.msg);
+		rc = record_skip(r, spec->label, o->name, why.msg, e);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- the testbed ---- */
+
+static char *settings_text(const struct run *r)
+{
+	const struct testbed_spec *t = &r->exp->testbed;
+	struct bace_buf b = { 0 };
+	struct utsname u;
+
+	uname(&u);
+	bace_buf_addf(&b, "version=%s kernel=%s backend=%s schedule=%s chunks=%d overlap=%d ranks=%d "
+		      "scale_bytes=%.17g scale_time=%.17g warmup=%d steps=%d wan=%d cc=%s hosts=%d "
+		      "config=%016llx", BACE_VERSION, u.release, backend_name(r->backend),
+		      schedule_name(r->exp->schedule), r->exp->interleave, r->exp->overlap, t->ranks,
+		      t->scale_bytes, t->scale_time, t->warmup_steps, t->steps, t->wan,
+		      t->congestion_control, t->hosts_per_region,
+		      (unsigned long long)r->exp->text_hash);
+	return b.p;
+}
+
+static int open_testbed(struct run *r, struct bace_err *e)
+{
+	CLEANUP_FREE char *inventory = NULL;
+	int rc = testbed_open(&(struct testbed_config){ .self = r->o->self,
+		.exp_path = r->exp->path, .backend = r->backend, .traffic = r->traffic,
+		.on_progress = r->o->on_progress, .arg = r->o->arg, .cancelled = r->o->cancelled },
+		&r->testbed, e);
+
+	if (!rc)
+		rc = testbed_inventory(r->testbed, &inventory, e);
+	if (!rc)
+		rc = store_run_set_inventory(r->store, r->id, inventory, e);
+	return rc;
+}
+
+static int used_pairs(const struct run *r, struct tb_verify **out, struct bace_err *e)
+{
+	const struct cluster *c = &r->exp->cluster;
+	const struct testbed_spec *t = &r->exp->testbed;
+	int n = c->n_regions, k = 0;
+
+	*out = calloc((size_t)(n * n), sizeof(**out));
+	if (!*out)
+		return bace_fail(e, ENOMEM, "verify: out of memory");
+	for (int i = 0; i < n * n; i++) {
+		const struct link *there = &c->links[i], *back = cluster_link(c, i % n, i / n);
+
+		if (!r->used[i])
+			continue;
+		(*out)[k++] = (struct tb_verify){ .src = i / n, .dst = i % n,
+			.planned_rtt_s = (double)(there->latency_ns + back->latency_ns) / 1e9 *
+				t->scale_time,
+			.planned_goodput_bps = goodput_bps((double)there->rate_bps, c->mtu) *
+				t->scale_bytes / t->scale_time };
+	}
+	return k;
+}
+
+static int judge_link(struct run *r, const struct tb_verify *v, struct bace_err *e)
+{
+	const struct region *reg = r->exp->cluster.regions;
+	double rtt = v->rtt_median_s / v->planned_rtt_s - 1;
+	double rate = v->goodput_bps > 0 ? v->goodput_bps / v->planned_goodput_bps - 1 : 0;
+	char what[128], why[160];
+
+	if (fabs(rtt) <= RTT_TOLERANCE && fabs(rate) <= GOODPUT_TOLERANCE)
+		return 0;
+	snprintf(what, sizeof(what), "link %.40s to %.40s", reg[v->src].name, reg[v->dst].name);
+	snprintf(why, sizeof(why), "out of tolerance: RTT %+.1f %%, goodput %+.1f %%", 100 * rtt,
+		 100 * rate);
+	run_progress(r, "%s %s", what, why);
+	r->n_bad++;
+	return record_skip(r, "", what, why, e);
+}
+
+static int verify(struct run *r, struct bace_err *e)
+{
+	CLEANUP_FREE struct tb_verify *v = NULL;
+	int n = used_pairs(r, &v, e), rc = 0;
+
+	if (n <= 0)
+		return n;
+	run_progress(r, "verifying %d directed links: RTT%s", n,
+		     r->exp->testbed.verify_s ? " and TCP goodput" : "");
+	rc = testbed_verify(r->testbed, n, v, r->exp->testbed.verify_s, e);
+	if (!rc)
+		rc = record_verify(r, n, v, e);
+	for (int i = 0; !rc && i < n; i++)
+		rc = judge_link(r, &v[i], e);
+	return rc;
+}
+
+static int measure_all(struct run *r, struct bace_err *e)
+{
+	struct oracle *o = NULL;
+	int rc = open_testbed(r, e);
+
+	if (!rc)
+		rc = verify(r, e);
+	if (!rc)
+		rc = measured_oracle(r, &o, e);
+	if (!rc)
+		rc = simulate_all(r, o, e);
+	oracle_destroy(o);
+	if (rc && rc != -ECANCELED && r->testbed && testbed_log_tail(r->testbed)[0])
+		bace_log(BACE_WARN, "lab", "last lines of the lab's log:\n%s",
+			 testbed_log_tail(r->testbed));
+	testbed_close(r->testbed);
+	r->testbed = NULL;
+	return rc;
+}
+
+/* ---- the whole ---- */
+
+static int prepare(struct run *r, struct bace_err *e)
+{
+	const struct experiment *exp = r->exp;
+	int rc = job_models_build(exp, &r->models, e);
+
+	if (rc)
+		return rc;
+	r->used = calloc((size_t)(exp->cluster.n_regions * exp->cluster.n_regions), 1);
+	if (!r->used)
+		return bace_fail(e, ENOMEM, "run: out of memory");
+	rc = oracle_closed_form(&r->closed_form, e);
+	if (!rc)
+		rc = oracle_event_sim(exp->schedule, exp->interleave, exp->overlap, &r->event_sim, e);
+	if (rc || !exp->oracle_measured)
+		return rc;
+	traffic_of(exp, &r->models, &r->traffic);
+	rc = check_message_sizes(exp, &r->traffic, e);
+	if (rc)
+		return rc;
+	rc = lab_choose_backend(r->o->has_backend ? r->o->backend : exp->testbed.backend, &r->backend,
+				&r->backend_why, e);
+	if (rc)
+		return rc;
+	r->settings = settings_text(r);
+	run_progress(r, "backend %s: %s", backend_name(r->backend), r->backend_why);
+	return r->settings ? 0 : bace_fail(e, ENOMEM, "run: out of memory");
+}
+
+static int begin(struct run *r, struct bace_err *e)
+{
+	const struct experiment *exp = r->exp;
+	struct utsname u;
+	int rc;
+
+	uname(&u);
+	rc = store_open(r->o->store_path, &r->store, e);
+	if (rc)
+		return rc;
+	rc = store_run_begin(r->store, &(struct run_info){ .command = r->o->command,
+		.experiment = exp->name, .config_text = exp->text, .config_hash = exp->text_hash,
+		.seed = exp->seed, .version = BACE_VERSION, .kernel = u.release,
+		.backend = exp->oracle_measured ? backend_name(r->backend) : NULL,
+		.backend_why = r->backend_why, .schedule = schedule_name(exp->schedule),
+		.scale_bytes = exp->testbed.scale_bytes, .scale_time = exp->testbed.scale_time },
+		r->id, e);
+	if (rc)
+		return rc;
+	run_progress(r, "run %s, store %s", r->id, r->o->store_path);
+	return record_truth(r, e);
+}
+
+static int execute(struct run *r, struct bace_err *e)
+{
+	int rc = 0;
+
+	run_progress(r, "predicting %d policies on %d jobs", r->exp->n_policies, r->exp->n_jobs);
+	if (r->exp->oracle_closed_form)
+		rc = simulate_all(r, r->closed_form, e);
+	/* Also without `event-sim` asked for: the testbed must know which links to prove. */
+	if (!rc && (r->exp->oracle_event_sim || r->exp->oracle_measured))
+		rc = simulate_all(r, r->event_sim, e);
+	if (!rc && r->exp->oracle_measured)
+		rc = measure_all(r, e);
+	return rc;
+}
+
+static void cleanup(struct run *r)
+{
+	measured_moments_free(r);
+	oracle_destroy(r->closed_form);
+	oracle_destroy(r->event_sim);
+	job_models_free(&r->models);
+	store_close(r->store);
+	free(r->used);
+	free(r->settings);
+	free(r->backend_why);
+}
+
+int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
+		   struct bace_err *e)
+{
+	struct run r = { .exp = exp, .o = o };
+	struct bace_err end = { 0 };
+	int rc = prepare(&r, e);
+
+	if (!rc)
+		rc = begin(&r, e);
+	if (!rc)
+		rc = execute(&r, e);
+	if (!rc && r.n_bad)
+		rc = bace_fail(e, EBADMSG, "%d of the cells, links or policies failed; see `bace show %s'",
+			       r.n_bad, r.id);
+	if (r.store && r.id[0])
+		store_run_end(r.store, r.id, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed",
+			      &end);
+	memcpy(id, r.id, sizeof(r.id));
+	cleanup(&r);
+	return rc;
+}

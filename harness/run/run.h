@@ -1,0 +1,34 @@
+/*
+ * harness/run: one execution of an experiment. Predicts every policy with the
+ * computed oracles, proves the emulated network, measures every moment on the
+ * testbed, and keeps all of it in the store.
+ */
+#ifndef BACE_RUN_H
+#define BACE_RUN_H
+
+#include "harness/lab/lab.h"
+#include "harness/oracle/oracle.h"
+#include "harness/sim/sim.h"
+#include "results/results.h"
+
+struct run_options {
+	const char *self;		/* path of the bace executable */
+	const char *command;		/* as typed */
+	const char *store_path;
+	bool has_backend;		/* else the experiment's */
+	enum backend_kind backend;
+	bool reuse;			/* answer known moments from earlier runs in the store */
+	bool keep_timeline;		/* write every operation's row */
+	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
+	bool (*cancelled)(void *arg);	/* may be NULL */
+	void *arg;
+};
+
+/* Returns 0 when every policy was run by every oracle asked for and every cell
+ * was valid; -EBADMSG when some were not (the store says which, and why);
+ * -ECANCELED; other -errno when nothing could be run. *id is the run's, also
+ * after a failure (empty when none was begun). */
+int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
+		   struct bace_err *e);
+
+#endif
