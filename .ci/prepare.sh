@@ -1,0 +1,57 @@
+# Sourced by demo.sh and test.sh: installs what is missing (root) or says what
+# to install (exit 3), then builds into $BUILD.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-$root/build}
+start_s=$SECONDS
+
+say() { printf '[%3d s] %s\n' $((SECONDS - start_s)) "$*"; }
+
+missing_packages() {
+	local want
+	want=$(grep -v '^#' "$root/.ci/packages")
+	# shellcheck disable=SC2086
+	dpkg-query -W -f '${Package} ${db:Status-Status}\n' $want 2>/dev/null |
+		awk '$2 == "installed" { print $1 }' | sort > "${TMPDIR:-/tmp}/.bace-have.$$"
+	printf '%s\n' $want | sort | comm -23 - "${TMPDIR:-/tmp}/.bace-have.$$" | tr '\n' ' '
+	rm -f "${TMPDIR:-/tmp}/.bace-have.$$"
+}
+
+install_packages() {
+	local missing
+	if ! command -v dpkg-query >/dev/null; then
+		say "not a Debian system: taking the packages of .ci/packages for granted"
+		return
+	fi
+	missing=$(missing_packages)
+	if [ -z "$missing" ]; then
+		say "packages: all present"
+		return
+	fi
+	if [ "$(id -u)" != 0 ]; then
+		echo "packages are missing; as root, run:" >&2
+		echo "  apt-get install -y --no-install-recommends $missing" >&2
+		exit 3
+	fi
+	say "installing: $missing"
+	export DEBIAN_FRONTEND=noninteractive
+	# shellcheck disable=SC2086
+	if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing; } \
+			>"$root/.apt.log" 2>&1 </dev/null; then
+		tail -n 20 "$root/.apt.log" >&2
+		echo "could not install: $missing" >&2
+		exit 3
+	fi
+	rm -f "$root/.apt.log"
+}
+
+build() {
+	say "building into $BUILD"
+	if [ ! -f "$BUILD/build.ninja" ]; then
+		meson setup "$BUILD" "$root" >"$root/.build.log" 2>&1 ||
+			{ tail -n 30 "$root/.build.log" >&2; exit 1; }
+	fi
+	ninja -C "$BUILD" >"$root/.build.log" 2>&1 || { tail -n 60 "$root/.build.log" >&2; exit 1; }
+	rm -f "$root/.build.log"
+	say "built"
+}

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, runs all tests. Ends with a line
+# "N passed, N failed, N skipped". Arguments go to `meson test`, e.g.
+# --suite unit.
+set -euo pipefail
+. "$(dirname "$0")/.ci/prepare.sh"
+
+install_packages
+build
+say "running the tests"
+cd "$root"
+status=0
+meson test -C "$BUILD" --no-rebuild --print-errorlogs --num-processes 1 "$@" || status=$?
+exec "$root/.ci/summary" "$BUILD/meson-logs/testlog.json" "$status"
