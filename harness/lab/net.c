@@ -151,9 +151,9 @@ static int gateway_shape(const struct cluster *c, int region, enum delay_kind de
 		l->n_prefixes = 1;
 		l->prefixes[0] = (struct shape_prefix){
 			.family = AF_INET, .len = 16, .addr = { 10, (uint8_t)(16 + q) } };
-		l->rate_bps = to->rate_bps;
+		l->rate_bps = to->present ? to->rate_bps : 0;
 		l->buffer_bytes = to->buffer_bytes;
-		l->latency_ns = from->latency_ns;
+		l->latency_ns = from->present ? from->latency_ns : 0;
 		l->jitter_ns = from->jitter_ns;
 		l->jitter_dist = from->jitter_dist;
 		l->loss = from->loss;

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Ctrl-C, SIGTERM and kill -9 of bace, of the lab's supervisor, of an agent and
+of a shaperd, at several moments of a run: within 5 s no process, namespace,
+link, qdisc, iptables rule or temporary file is left.
+
+usage: leftovers.py BACE EXPERIMENT BACKEND [SEED]
+
+Everything that a run starts inherits a token in its environment; a process
+that has it and is still there is a leftover.
+"""
+import glob
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+DEADLINE_S = 5.0
+MOMENTS_S = [0.05, 0.3, 0.8, 1.5, 3.0, 5.0]
+SKIP = 77
+
+
+def text_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return ""
+
+
+def files_under(path):
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
+def machine_state():
+    """What a lab could leave on the machine, but processes."""
+    return {
+        "namespaces": files_under("/run/netns") + files_under("/var/run/netns"),
+        "links": text_of("ip", "-o", "link", "show").count("\n"),
+        "qdiscs": text_of("tc", "qdisc", "show"),
+        "iptables": text_of("iptables-legacy-save"),
+        "shm": files_under("/dev/shm"),
+        "uml": files_under(os.path.expanduser("~/.uml")),
+        "mounts": [m for m in open("/proc/self/mounts", encoding="utf-8") if "netns" in m],
+    }
+
+
+def processes(token):
+    """pid -> command line of every process with the token."""
+    found = {}
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        pid = int(path.split("/")[2])
+        try:
+            with open(path, "rb") as f:
+                if token.encode() not in f.read():
+                    continue
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                line = f.read().replace(b"\0", b" ").decode(errors="replace")
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                zombie = f.read().rsplit(")", 1)[1].split()[0] == "Z"
+        except OSError:
+            continue
+        if not zombie:
+            found[pid] = line
+    return found
+
+
+def pick(token, what, outer, rng):
+    """The process to hit, or None when there is none at this moment."""
+    if what == "bace":
+        return outer
+    names = {"supervisor": ("lab-inner", "lab-uml"), "agent": ("bace-agent",),
+             "shaperd": ("bace-shaperd",), "worker": ("bace-worker",)}[what]
+    fit = [p for p, line in processes(token).items()
+           if p != outer and any(n in line.split(" --worker-dir")[0] for n in names)]
+    return rng.choice(sorted(fit)) if fit else None
+
+
+def one(bace, experiment, backend, what, sig, at_s, rng, before):
+    token = f"BACE_LEFTOVER_TOKEN={rng.getrandbits(64):016x}"
+    key, value = token.split("=")
+    with tempfile.TemporaryDirectory(prefix="bace-leftovers-") as tmp:
+        env = dict(os.environ, **{key: value}, TMPDIR=tmp)
+        run = subprocess.Popen(
+            [bace, "--store", os.path.join(tmp, "x.db"), "run", experiment, "--backend", backend],
+            env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        time.sleep(at_s)
+        victim = pick(token, what, run.pid, rng)
+        if victim is None:
+            victim = run.pid
+            what += " (not there yet: bace)"
+        try:
+            os.kill(victim, sig)
+        except ProcessLookupError:
+            pass
+        if what in ("agent", "shaperd", "worker"):
+            # The run itself must notice, finish and clean up by itself.
+            try:
+                run.wait(timeout=120)
+            except subprocess.TimeoutExpired:
+                run.kill()
+                return f"{what}: bace still runs 120 s after"
+        until = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until and (run.poll() is None or processes(token)):
+            time.sleep(0.02)
+        left = processes(token)
+        if run.poll() is None:
+            run.kill()
+        run.communicate()
+        extra = [f for f in os.listdir(tmp) if not f.startswith("x.db") and not f.endswith(".html")]
+    after = machine_state()
+    if left:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        return f"processes left: {left}"
+    if extra:
+        return f"temporary files left: {extra}"
+    if after != before:
+        return "; ".join(f"{k}: {before[k]!r} became {after[k]!r}"[:300] for k in before if before[k] != after[k])
+    if what in ("agent", "shaperd") and run.returncode == 0:
+        return f"{what} was killed at {at_s} s and the run ended with status 0"
+    return None
+
+
+def main():
+    bace, experiment, backend = sys.argv[1:4]
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    rng = random.Random(seed)
+    cases = [(w, s) for w, s in [
+        ("bace", signal.SIGINT), ("bace", signal.SIGTERM), ("bace", signal.SIGKILL),
+        ("supervisor", signal.SIGKILL)] for _ in MOMENTS_S]
+    moments = MOMENTS_S * 4
+    plan = list(zip(cases, moments)) + [(("agent", signal.SIGKILL), 3.0), (("shaperd", signal.SIGKILL), 3.0)]
+    before = machine_state()
+    failures = 0
+    for (what, sig), at_s in plan:
+        at_s *= rng.uniform(0.8, 1.2)
+        start = time.monotonic()
+        why = one(bace, experiment, backend, what, sig, at_s, rng, before)
+        print(f"{'FAILED' if why else 'ok'}: {sig.name} of {what} at {at_s:.2f} s"
+              f" ({time.monotonic() - start:.1f} s){': ' + why if why else ''}", flush=True)
+        failures += bool(why)
+    print(f"seed {seed}: {len(plan)} cases, {failures} failed")
+    return 1 if failures else 0
+
+
+sys.exit(main())
