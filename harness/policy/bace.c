@@ -58,27 +58,6 @@ static int widest_feasible(const struct policy *p, const struct situation *s, co
 	return best;
 }
 
-static void consider(struct policy *p, const struct situation *s, const struct job_class *c,
-		     const struct path *path, int need)
-{
-	int least = need > 1 ? need : 1;
-
-	/* Most GPUs win whatever they cost: fewer need no further look. */
-	if (p->best.n && p->spec.prefer == PREFER_GPUS && p->best.k > least)
-		least = p->best.k;
-	if (path->gpus < least || !path_closes(&p->f, path))
-		return;
-	if (!cost_min(p, s, c, path, need, path->gpus, &p->trial) || p->trial.k < least)
-		return;
-	cost_min_parts(p, s, path, &p->trial);
-	if (choice_better(p, &p->trial, &p->best)) {
-		struct choice worse = p->best;
-
-		p->best = p->trial;
-		p->trial = worse;
-	}
-}
-
 static int place(struct policy *p, const struct situation *s, const struct queued_job *q, int need,
 		 struct bace_err *err)
 {
@@ -93,12 +72,19 @@ static int place(struct policy *p, const struct situation *s, const struct queue
 
 		if (!s->free_gpus[r])
 			continue;
+		if (p->spec.pathfinder && p->spec.grow == GROW_TREE) {
+			int rc = tree_search(p, s, c, r, need, err);
+
+			if (rc)
+				return rc;
+			continue;
+		}
 		path_start(&p->f, s, path, r);
-		consider(p, s, c, path, need);
+		consider(p, s, c, path, need, path->gpus);
 		while (p->spec.pathfinder && path->gpus < c->k_star &&
 		       (r = widest_feasible(p, s, c, path)) >= 0) {
 			path_extend(&p->f, s, c, path, r);
-			consider(p, s, c, path, need);
+			consider(p, s, c, path, need, path->gpus);
 		}
 	}
 	return p->best.n > 0;
@@ -110,5 +96,7 @@ const struct policy_rule rule_bace = {
 	.order = ORDER_BACE,
 	.backfill = true,
 	.uses_links = true,
+	.bind = tree_bind,
+	.unbind = tree_unbind,
 	.place = place,
 };

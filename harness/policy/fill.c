@@ -13,8 +13,8 @@ bool choose_fill(struct policy *p, const struct situation *s, const struct job_c
 {
 	int k, rest;
 
-	while (!path_closes(&p->f, path))
-		path_shrink(&p->f, s, c, path);
+	if (!path_closes(&p->f, path))
+		return false;
 	k = class_k_best(c, path->gpu, path->gpus < c->k_star ? path->gpus : c->k_star);
 	if (!k || k < need)
 		return false;

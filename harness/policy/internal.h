@@ -112,12 +112,14 @@ struct policy {
 	int *heap;
 	int queue_cap;
 
-	int64_t failures;		/* external */
+	int64_t failures;		/* of external programs */
+	char last_failure[256];
 	void *priv;			/* of the rule, per policy */
 	void *scratch;			/* of the rule, per experiment */
 };
 
-extern const struct policy_rule rule_bace, rule_lcf, rule_ldf, rule_cr_lcf, rule_cr_ldf;
+extern const struct policy_rule rule_bace, rule_lcf, rule_ldf, rule_cr_lcf, rule_cr_ldf, rule_atlas_dc,
+	rule_dtfm, rule_random, rule_optimal, rule_external;
 
 /* ---- situation.c ---- */
 int policy_bind(struct policy *p, const struct view *v, struct bace_err *err);
@@ -146,9 +148,11 @@ void path_start(const struct facts *f, const struct situation *s, struct path *p
 /* Appends a region behind the end; c gives the bytes that cross the hop. */
 void path_extend(const struct facts *f, const struct situation *s, const struct job_class *c,
 		 struct path *p, int region);
-/* Forgets the last region; O(n). */
-void path_shrink(const struct facts *f, const struct situation *s, const struct job_class *c,
-		 struct path *p);
+void path_clear(struct path *p);
+/* Drops the regions appended since the copy `before` was taken. */
+void path_restore(struct path *p, const struct path *before);
+/* One GPU, and what the region has beyond it as far as *rest goes. */
+int path_share(const struct situation *s, int region, int *rest);
 bool path_closes(const struct facts *f, const struct path *p);
 /* Does an extension to region with width_bps keep the stall rule everywhere? */
 bool path_may_extend(const struct facts *f, const struct situation *s, const struct job_class *c,
@@ -157,16 +161,28 @@ double link_width(const struct facts *f, const struct situation *s, int a, int b
 /* Largest k <= k whose slot still hides the hops of the path under the rule. */
 int stall_cap(const struct job_class *c, enum stall_rule rule, const struct path *p, int k);
 
-/* Cost-Min (design section 5): k = argmin T(k) over the k that fit, least <= k
- * <= most, and where the GPUs come from. Fills all of out but parts and n;
- * false if no k fits. */
+/* ---- cost_min.c ---- */
+/* k = argmin T(k) over the k that fit, least <= k <= most, and where the GPUs
+ * come from. Fills all of out but parts and n; false if no k fits. */
 bool cost_min(const struct policy *p, const struct situation *s, const struct job_class *c,
 	      const struct path *path, int least, int most, struct choice *out);
 /* Writes out->parts for out->k GPUs. */
 void cost_min_parts(const struct policy *p, const struct situation *s, const struct path *path,
 		    struct choice *out);
+/* Lower bound on T(k') for every k' <= k on the path and its extensions, with
+ * GPUs no faster than slow: fewer never shorten the largest stage. */
+double step_bound(const struct job_class *c, const struct path *path, int k, double slow);
 /* Is a better than b under the policy's `prefer` (b->n == 0: always)? */
 bool choice_better(const struct policy *p, const struct choice *a, const struct choice *b);
+/* Cost-Min on the path; keeps the result in p->best if it is better. */
+void consider(struct policy *p, const struct situation *s, const struct job_class *c,
+	      const struct path *path, int need, int most);
+
+/* ---- tree.c: grow = "tree" ---- */
+int tree_bind(struct policy *p, struct bace_err *err);
+void tree_unbind(struct policy *p);
+int tree_search(struct policy *p, const struct situation *s, const struct job_class *c, int seed,
+		int need, struct bace_err *err);
 
 /* ---- fill.c: baselines that take regions in some order ---- */
 /* Single region: k GPUs. */

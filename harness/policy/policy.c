@@ -10,6 +10,11 @@ static const struct policy_rule *const rules[] = {
 	&rule_ldf,
 	&rule_cr_lcf,
 	&rule_cr_ldf,
+	&rule_atlas_dc,
+	&rule_dtfm,
+	&rule_random,
+	&rule_optimal,
+	&rule_external,
 };
 
 static const char *names[ARRAY_LEN(rules)], *descriptions[ARRAY_LEN(rules)];
@@ -209,4 +214,11 @@ double policy_reservation_bps(const struct policy *p, const struct view *v,
 			      const struct placement *pl)
 {
 	return pl->n_parts > 1 ? placement_demand_bps(v->exp, v->models, pl) : 0;
+}
+
+int64_t policy_failures(const struct policy *p, const char **last)
+{
+	if (last)
+		*last = p->failures ? p->last_failure : NULL;
+	return p->failures;
 }

@@ -134,7 +134,9 @@ struct policy;
 int placement_check(const struct view *v, const struct queue *q, const struct placement *p,
 		    struct bace_err *err);
 
-/* Resolves spec->name; unknown names are refused with the nearest known. */
+/* Resolves spec->name; unknown names are refused with the nearest known. A
+ * policy belongs to one thread and remembers the experiment it last saw, by
+ * address: destroy it before that experiment or its job models. */
 int policy_create(const struct policy_spec *spec, uint64_t seed, struct policy **out,
 		  struct bace_err *err);
 void policy_destroy(struct policy *p);
@@ -153,6 +155,11 @@ int policy_reachable_gpus(struct policy *p, const struct view *v, int job, struc
  * bits/s): 8 A / (t_F + t_B); 0 for policies that do not reserve. */
 double policy_reservation_bps(const struct policy *p, const struct view *v,
 			      const struct placement *pl);
+
+/* How often the policy failed to answer (external: time-out, garbage, exit;
+ * logged as it happens, and the run went on), and the last reason, owned by
+ * the policy. */
+int64_t policy_failures(const struct policy *p, const char **last);
 
 /* For `bace policies`: every known policy with a one-line description. */
 int policy_list(const char *const **names, const char *const **descriptions);

@@ -1,0 +1,333 @@
+/*
+ * external: any program as a policy.
+ *
+ * Objective    the program's own; so that a researcher's scheduler, in any
+ *              language, runs unchanged on the simulator and on the testbed.
+ * Inputs       `command`, run once by /bin/sh -c and kept; `timeout_s` a
+ *              decision. Each decision is one JSON line on its stdin:
+ *
+ *   {"version": 1, "now_s": 0.0,
+ *    "regions": [{"name": "ireland", "gpus": 16, "free": 12, "gpu": "A6000",
+ *                 "memory_bytes": 48e9, "flops": 6e13, "price_usd_per_kwh":
+ *                 0.2, "pue": 1.2, "bandwidth_bps": 25e9}, ...],
+ *    "links": [{"src": "ireland", "dst": "tokyo", "capacity_bps": 25e9,
+ *               "reserved_bps": 0.0, "latency_s": 0.1}, ...],
+ *    "jobs": [{"name": "j1", "model": "qwen", "micro_batches": 64, "k_min": 7,
+ *              "k_star": 40, "fits": [7, 8, ...], "fwd_s": 1.9, "bwd_s": 3.8,
+ *              "boundary_bytes": 4e7, "steps": 50.0, "remaining_steps": 50.0,
+ *              "waited_s": 0.0, "attained_gpu_s": 0.0}, ...]}
+ *
+ *              regions and links by name, jobs by (arrival, name). capacity
+ *              is an L2 rate, reserved is goodput; fwd_s and bwd_s are the
+ *              whole model on one reference GPU, per micro-batch.
+ * Steps        It answers with one line on stdout, flushed:
+ *
+ *   {"placements": [{"job": "j1", "path": [["ireland", 8], ["tokyo", 2]]}]}
+ *
+ *              in order; each is checked against the view as the ones before
+ *              it have left it. After they are placed it is asked again, until
+ *              it answers with an empty list.
+ * Failures     No answer in time, no JSON, another shape, an exit: logged and
+ *              counted (policy_failures), the program is ended, nothing is
+ *              placed now, and it is started afresh for the next decision;
+ *              after three failures in a row it is given up. A placement that
+ *              breaks a constraint is an error that names the constraint: it
+ *              is never repaired.
+ * Complexity   the program's; O(regions^2 + jobs) to write the view.
+ * Source       ours. `order`, `backfill` and `start` are the program's matter.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/policy/child.h"
+#include "harness/policy/internal.h"
+
+#define GIVE_UP_AFTER 3
+#define TIMEOUT_DEFAULT_S 5
+
+struct external {
+	struct child child;
+	int in_a_row;		/* failures */
+	json_t *placements;	/* of the last answer */
+	size_t next;
+	double answered_at_s;
+};
+
+static int create(struct policy *p, struct bace_err *err)
+{
+	struct external *x;
+
+	if (!p->spec.command || !p->spec.command[0])
+		return bace_fail(err, EINVAL, "policy %s: external needs `command', the program to run",
+				 p->spec.label);
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return bace_fail(err, ENOMEM, "policy %s: out of memory", p->spec.label);
+	x->child.in = x->child.out = -1;
+	p->priv = x;
+	if (!(p->spec.timeout_s > 0))
+		p->spec.timeout_s = TIMEOUT_DEFAULT_S;
+	return 0;
+}
+
+static void destroy(struct policy *p)
+{
+	struct external *x = p->priv;
+
+	if (!x)
+		return;
+	json_decref(x->placements);
+	child_kill(&x->child);
+	free(x);
+}
+
+/* ---- the question ---- */
+
+static json_t *region_json(const struct policy *p, const struct view *v, int r)
+{
+	const struct region *reg = &v->exp->cluster.regions[r];
+	const struct gpu_type *g = &v->exp->cluster.gpus[reg->gpu];
+
+	return json_pack("{s:s, s:i, s:i, s:s, s:f, s:f, s:f, s:f, s:f}", "name", reg->name, "gpus",
+			 reg->n_gpus, "free", v->free_gpus[r], "gpu", g->name, "memory_bytes",
+			 g->memory_bytes, "flops", g->flops_eff, "price_usd_per_kwh", v->price[r], "pue",
+			 reg->pue, "bandwidth_bps", reg->bandwidth_bps);
+}
+
+static json_t *link_json(const struct policy *p, const struct view *v, int a, int b)
+{
+	const struct cluster *c = &v->exp->cluster;
+	int at = a * c->n_regions + b;
+
+	return json_pack("{s:s, s:s, s:f, s:f, s:f}", "src", c->regions[a].name, "dst", c->regions[b].name,
+			 "capacity_bps", v->capacity_bps[at], "reserved_bps", v->reserved_bps[at],
+			 "latency_s", p->f.latency_s[at]);
+}
+
+static json_t *job_json(const struct view *v, const struct queued_job *q)
+{
+	const struct job_model *j = &v->models->v[q->job];
+	const struct job *job = &v->exp->jobs[q->job];
+	json_t *fits = json_array();
+
+	for (int k = 1; k <= j->k_limit; k++)
+		if (j->fits[k])
+			json_array_append_new(fits, json_integer(k));
+	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name",
+			 job->name, "model", v->exp->models[job->model].name, "micro_batches", j->m, "k_min",
+			 j->k_min, "k_star", j->k_star, "fits", fits, "fwd_s", j->fwd_s, "bwd_s", j->bwd_s,
+			 "boundary_bytes", j->boundary_bytes, "steps", j->steps, "remaining_steps",
+			 q->remaining_steps, "waited_s", q->waited_s, "attained_gpu_s", q->attained_gpu_s);
+}
+
+static char *question(const struct policy *p, const struct view *v, const struct queue *q, size_t *len)
+{
+	json_t *regions = json_array(), *links = json_array(), *jobs = json_array(), *all;
+	char *text, *line;
+
+	for (int i = 0; i < p->f.n; i++) {
+		int a = p->f.by_name[i];
+
+		json_array_append_new(regions, region_json(p, v, a));
+		for (int j = 0; j < p->f.n; j++)
+			if (cluster_link(&v->exp->cluster, a, p->f.by_name[j])->present)
+				json_array_append_new(links, link_json(p, v, a, p->f.by_name[j]));
+	}
+	for (int i = 0; i < q->n; i++)
+		json_array_append_new(jobs, job_json(v, &q->v[i]));
+	all = json_pack("{s:i, s:f, s:o, s:o, s:o}", "version", 1, "now_s", v->now_s, "regions", regions,
+			"links", links, "jobs", jobs);
+	text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+	json_decref(all);
+	if (!text)
+		return NULL;
+	*len = strlen(text) + 1;
+	line = realloc(text, *len + 1);
+	if (!line) {
+		free(text);
+		return NULL;
+	}
+	memcpy(line + *len - 1, "\n", 2);
+	return line;
+}
+
+/* ---- the answer ---- */
+
+static int fail_softly(struct policy *p, struct external *x, const char *why)
+{
+	p->failures++;
+	x->in_a_row++;
+	snprintf(p->last_failure, sizeof(p->last_failure), "%s", why);
+	child_kill(&x->child);
+	bace_log(BACE_WARN, "policy", "%s: `%s': %s; nothing placed%s", p->spec.label, p->spec.command, why,
+		 x->in_a_row < GIVE_UP_AFTER ? "" : "; given up after three failures in a row");
+	return 0;
+}
+
+static bool path_has_shape(const json_t *path)
+{
+	size_t i;
+	json_t *part;
+
+	json_array_foreach(path, i, part) {
+		if (!json_is_string(json_array_get(part, 0)) || !json_is_integer(json_array_get(part, 1)) ||
+		    json_array_size(part) != 2)
+			return false;
+	}
+	return json_is_array(path);
+}
+
+/* NULL, and why, unless the line is a list of placements. */
+static json_t *parse_answer(const char *line, char why[256])
+{
+	json_error_t e;
+	json_t *root = json_loads(line, 0, &e), *list, *pl;
+	size_t i;
+
+	if (!root) {
+		snprintf(why, 256, "its answer is not JSON: %s at byte %d", e.text, e.position);
+		return NULL;
+	}
+	list = json_incref(json_object_get(root, "placements"));
+	json_decref(root);
+	if (!json_is_array(list)) {
+		snprintf(why, 256, "its answer has no list `placements'");
+		json_decref(list);
+		return NULL;
+	}
+	json_array_foreach(list, i, pl) {
+		if (json_is_string(json_object_get(pl, "job")) &&
+		    path_has_shape(json_object_get(pl, "path")))
+			continue;
+		snprintf(why, 256,
+			 "placement %zu of its answer: must be {\"job\": NAME, \"path\": [[REGION, GPUS], ...]}",
+			 i + 1);
+		json_decref(list);
+		return NULL;
+	}
+	return list;
+}
+
+static int ask(struct policy *p, struct external *x, const struct view *v, const struct queue *q,
+	       struct bace_err *err)
+{
+	struct bace_err e = { 0 };
+	char why[256];
+	size_t len = 0;
+
+	if (x->in_a_row >= GIVE_UP_AFTER)
+		return 0;
+	if (!x->child.pid && child_start(&x->child, p->spec.command, &e))
+		return fail_softly(p, x, e.msg);
+	CLEANUP_FREE char *line = question(p, v, q, &len);
+	CLEANUP_FREE char *reply = NULL;
+	if (!line)
+		return bace_fail(err, ENOMEM, "policy %s: cannot write the view as JSON", p->spec.label);
+	if (child_ask(&x->child, line, len, p->spec.timeout_s, &reply, &e))
+		return fail_softly(p, x, e.msg);
+	x->placements = parse_answer(reply, why);
+	if (!x->placements)
+		return fail_softly(p, x, why);
+	x->in_a_row = 0;
+	x->next = 0;
+	x->answered_at_s = v->now_s;
+	return 0;
+}
+
+/* ---- one placement of it ---- */
+
+static int find_job(const struct view *v, const struct queue *q, const char *name)
+{
+	for (int i = 0; i < q->n; i++)
+		if (!strcmp(v->exp->jobs[q->v[i].job].name, name))
+			return q->v[i].job;
+	return -1;
+}
+
+static int find_region(const struct cluster *c, const char *name)
+{
+	for (int r = 0; r < c->n_regions; r++)
+		if (!strcmp(c->regions[r].name, name))
+			return r;
+	return -1;
+}
+
+static int read_path(const struct policy *p, const struct view *v, const json_t *path, const char *job,
+		     struct placement *out, struct bace_err *err)
+{
+	size_t i;
+	json_t *part;
+
+	json_array_foreach(path, i, part) {
+		const char *name = json_string_value(json_array_get(part, 0));
+		json_int_t gpus = json_integer_value(json_array_get(part, 1));
+		int r = find_region(&v->exp->cluster, name);
+
+		if (r < 0)
+			return bace_fail(err, EINVAL, "policy %s: placement of %s: no region `%s'",
+					 p->spec.label, job, name);
+		if (gpus < 1 || gpus > 1000000)
+			return bace_fail(err, EINVAL, "policy %s: placement of %s: %lld GPUs in %s: at least 1",
+					 p->spec.label, job, (long long)gpus, name);
+		out->parts[out->n_parts++] = (struct placement_part){ .region = r, .gpus = (int)gpus };
+		out->n_gpus += (int)gpus;
+	}
+	return 0;
+}
+
+static int read_placement(const struct policy *p, const struct view *v, const struct queue *q,
+			  const json_t *pl, struct placement *out, struct bace_err *err)
+{
+	const char *name = json_string_value(json_object_get(pl, "job"));
+	const json_t *path = json_object_get(pl, "path");
+	int rc;
+
+	*out = (struct placement){ .job = find_job(v, q, name) };
+	if (out->job < 0)
+		return bace_fail(err, EINVAL, "policy %s: placement of %s: no such job in the queue",
+				 p->spec.label, name);
+	out->parts = calloc(json_array_size(path) + 1, sizeof(*out->parts));
+	if (!out->parts)
+		return bace_fail(err, ENOMEM, "policy %s: out of memory", p->spec.label);
+	rc = read_path(p, v, path, name, out, err);
+	if (!rc) {
+		rc = placement_check(v, q, out, err);
+		if (rc)
+			bace_err_context(err, "policy %s", p->spec.label);
+	}
+	if (rc)
+		placement_free(out);
+	return rc ? rc : 1;
+}
+
+static int decide(struct policy *p, const struct view *v, const struct queue *q, struct placement *out,
+		  struct bace_err *err)
+{
+	struct external *x = p->priv;
+	bool left = x->next < json_array_size(x->placements) && x->answered_at_s == v->now_s;
+	int rc;
+
+	if (!left) {
+		json_decref(x->placements);
+		x->placements = NULL;
+		rc = ask(p, x, v, q, err);
+		if (rc)
+			return rc;
+	}
+	if (!x->placements || x->next >= json_array_size(x->placements))
+		return 0;
+	return read_placement(p, v, q, json_array_get(x->placements, x->next++), out, err);
+}
+
+const struct policy_rule rule_external = {
+	.name = "external",
+	.description = "any program: a JSON line in, a JSON line out",
+	.order = ORDER_FCFS,
+	.backfill = true,
+	.create = create,
+	.destroy = destroy,
+	.decide = decide,
+};
