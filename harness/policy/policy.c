@@ -34,6 +34,11 @@ int policy_list(const char *const **n, const char *const **d)
 	return ARRAY_LEN(rules);
 }
 
+struct policy_defaults policy_defaults(int index)
+{
+	return (struct policy_defaults){ rules[index]->order, rules[index]->backfill };
+}
+
 static const struct policy_rule *find_rule(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++)

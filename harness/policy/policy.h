@@ -164,4 +164,12 @@ int64_t policy_failures(const struct policy *p, const char **last);
 /* For `bace policies`: every known policy with a one-line description. */
 int policy_list(const char *const **names, const char *const **descriptions);
 
+/* What the policy of that index does unless its spec says otherwise. */
+struct policy_defaults {
+	enum order_kind order;
+	bool backfill;
+};
+
+struct policy_defaults policy_defaults(int index);
+
 #endif
