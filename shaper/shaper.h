@@ -28,6 +28,24 @@ struct shape_prefix {
 int shape_prefix_parse(const char *s, struct shape_prefix *p, struct bace_err *e);
 const char *shape_prefix_format(const struct shape_prefix *p, char buf[64]);
 
+/* What else a path does to packets, beyond rate, latency, jitter and loss. All
+ * zero: nothing. Probabilities and correlations are 0..1. A delay backend that
+ * cannot do what is asked refuses it, with the reason. */
+enum loss_model { LOSS_RANDOM, LOSS_GILBERT_ELLIOTT, LOSS_4STATE };
+
+struct shape_impair {
+	double jitter_corr;
+	enum loss_model loss_model;
+	double loss_corr;		/* LOSS_RANDOM: of shape_link.loss */
+	double loss_p[5];		/* LOSS_GILBERT_ELLIOTT: p, r, 1-h, 1-k; LOSS_4STATE: p13, p31, p32, p14, p23 */
+	double duplicate, duplicate_corr;
+	double corrupt, corrupt_corr;
+	double reorder, reorder_corr;	/* this fraction is sent at once; 0: order is kept even with jitter */
+	uint32_t reorder_gap;		/* 0: 1 */
+	bool ecn;			/* mark instead of dropping */
+	uint64_t seed;			/* of this link's random numbers; 0: the backend's own */
+};
+
 /* One remote region as this host sees it. */
 struct shape_link {
 	char name[NAME_LEN];		/* of the remote region */
@@ -35,7 +53,7 @@ struct shape_link {
 	int n_prefixes;
 	struct shape_prefix prefixes[4];	/* of the remote region's hosts */
 	/* towards it, at `egress`: */
-	uint64_t rate_bps;
+	uint64_t rate_bps;		/* 0: not limited (no class) */
 	uint64_t buffer_bytes;		/* leaf bfifo limit; 0: computed from rate, rtt_ns and message_bytes */
 	/* from it, at `ingress`: */
 	int64_t latency_ns;
@@ -46,6 +64,7 @@ struct shape_link {
 	uint64_t reverse_rate_bps;	/* of the traffic that is delayed here */
 	int64_t rtt_ns;
 	uint64_t message_bytes;		/* largest message, framed, times jobs on the link; 0: unknown */
+	struct shape_impair impair;	/* at `ingress` */
 };
 
 enum delay_kind { DELAY_NONE, DELAY_NETEM, DELAY_NFQUEUE };
@@ -57,6 +76,10 @@ struct shape_spec {
 	unsigned mtu;
 	uint32_t gso_max_bytes;		/* set on `egress`; 0: leave */
 	bool fail_closed;		/* NFQUEUE rule without --queue-bypass (the lab) */
+	/* Where the daemon guards its machine (its own network namespace is the
+	 * machine's): what it refuses unless told otherwise. */
+	bool allow_control_interface;	/* shape the interface of the default route */
+	bool replace_foreign;		/* save, replace and later restore a root qdisc that is not a default */
 	int n_links;
 	struct shape_link *links;	/* owned by the caller */
 };
@@ -76,8 +99,12 @@ struct shape_stats {
 	int64_t at_ns;			/* CLOCK_MONOTONIC of the read-out */
 	int n;
 	struct shape_stat *v;		/* malloc'd, free with shape_stats_free */
-	/* delay line, 0 with netem: */
+	enum delay_kind delay;
+	/* delay line, 0 with netem; lateness since the previous read-out: */
 	int64_t lateness_p99_ns;
+	int64_t lateness_mean_ns, lateness_max_ns;
+	uint64_t lateness_n;
+	bool delay_realtime;		/* the delay line runs with SCHED_FIFO */
 	uint64_t queue_drops;		/* nfnetlink_queue drop columns */
 	uint64_t user_drops;
 	bool delay_alive;		/* false: the delay line died; the cell is invalid */
@@ -100,7 +127,11 @@ void shaperd_close(struct shaperd_client *c);
 int shaperd_fd(const struct shaperd_client *c);	/* readable with EOF: shaperd died */
 /* Applies and reads back; idempotent. Blocks (milliseconds). */
 int shaperd_plan(struct shaperd_client *c, const struct shape_spec *s, struct bace_err *e);
+/* How many kernel objects the last shaperd_plan had to change; 0: all was so already. */
+int shaperd_changes(const struct shaperd_client *c);
 int shaperd_stats(struct shaperd_client *c, struct shape_stats *out, struct bace_err *e);
+/* Renews the lease where shaperd runs with a deadline; so does every request. */
+int shaperd_keepalive(struct shaperd_client *c, struct bace_err *e);
 int shaperd_clear(struct shaperd_client *c, struct bace_err *e);
 
 #endif

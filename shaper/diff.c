@@ -1,0 +1,263 @@
+#include <errno.h>
+#include <linux/pkt_cls.h>
+#include <linux/pkt_sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shaper/plan.h"
+
+void plan_steps_free(struct plan_steps *s)
+{
+	free(s->v);
+	*s = (struct plan_steps){ 0 };
+}
+
+static int step(struct plan_steps *s, enum plan_verb verb, const struct tcobj *o)
+{
+	const struct plan_step st = { .verb = verb, .o = o };
+
+	return BACE_PUSH(s->v, s->n, s->cap, st);
+}
+
+/* ---- an index over the objects of one interface ---- */
+struct index {
+	const struct tcobj **v;
+	size_t n;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct tcobj *const *x = a, *const *y = b;
+
+	return tcobj_key_cmp(*x, *y);
+}
+
+static int index_build(const struct if_state *s, struct index *ix)
+{
+	ix->n = s->n;
+	ix->v = calloc(s->n + 1, sizeof(*ix->v));
+	if (!ix->v)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->n; i++)
+		ix->v[i] = &s->v[i];
+	qsort(ix->v, ix->n, sizeof(*ix->v), by_key);
+	return 0;
+}
+
+static const struct tcobj *index_find(const struct index *ix, const struct tcobj *key)
+{
+	const struct tcobj **hit = ix->n ? bsearch(&key, ix->v, ix->n, sizeof(*ix->v), by_key) : NULL;
+
+	return hit ? *hit : NULL;
+}
+
+/* ---- filters ---- */
+static bool is_table(const struct tcobj *o)
+{
+	return o->type == TCOBJ_FILTER && o->kind == &kind_u32 && o->u.u32.divisor;
+}
+
+static bool is_plumbing(const struct tcobj *o)
+{
+	return is_table(o) || (o->type == TCOBJ_FILTER && o->kind == &kind_u32 && o->u.u32.link);
+}
+
+/* A table cannot go while something links to it, so when the tables of a
+ * priority change, all its filters are laid anew. */
+static bool plumbing_differs(const struct if_state *a, const struct index *b, uint16_t prio)
+{
+	for (size_t i = 0; i < a->n; i++) {
+		const struct tcobj *o = &a->v[i];
+		const struct tcobj *other;
+
+		if (o->prio != prio || !is_plumbing(o))
+			continue;
+		other = index_find(b, o);
+		if (!other || !tcobj_equal(o, other))
+			return true;
+	}
+	return false;
+}
+
+static bool prio_has_filter(const struct if_state *s, uint16_t prio)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].type == TCOBJ_FILTER && s->v[i].prio == prio)
+			return true;
+	return false;
+}
+
+/* A filter of a priority, standing for all of them: handle 0. */
+static const struct tcobj *first_filter(const struct if_state *s, uint16_t prio)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].type == TCOBJ_FILTER && s->v[i].prio == prio)
+			return &s->v[i];
+	return NULL;
+}
+
+static int add_all_filters(const struct if_state *want, uint16_t prio, struct plan_steps *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < want->n && !rc; i++)
+		if (want->v[i].type == TCOBJ_FILTER && want->v[i].prio == prio)
+			rc = step(out, PLAN_ADD, &want->v[i]);
+	return rc;
+}
+
+static int diff_nodes(const struct if_state *want, const struct index *have_ix,
+		      const struct if_state *have, const struct index *want_ix, uint16_t prio,
+		      struct plan_steps *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < want->n && !rc; i++) {
+		const struct tcobj *o = &want->v[i], *old;
+
+		if (o->type != TCOBJ_FILTER || o->prio != prio)
+			continue;
+		old = index_find(have_ix, o);
+		if (old && tcobj_equal(o, old))
+			continue;
+		/* A u32 node keeps its match for life. */
+		if (old)
+			rc = step(out, PLAN_DELETE, old);
+		if (!rc)
+			rc = step(out, PLAN_ADD, o);
+	}
+	for (size_t i = 0; i < have->n && !rc; i++)
+		if (have->v[i].type == TCOBJ_FILTER && have->v[i].prio == prio &&
+		    !index_find(want_ix, &have->v[i]))
+			rc = step(out, PLAN_DELETE, &have->v[i]);
+	return rc;
+}
+
+static int diff_prio(const struct if_state *want, const struct index *want_ix, const struct if_state *have,
+		     const struct index *have_ix, uint16_t prio, struct plan_steps *out)
+{
+	int rc;
+
+	if (!prio_has_filter(have, prio))
+		return add_all_filters(want, prio, out);
+	if (prio_has_filter(want, prio) && !plumbing_differs(want, have_ix, prio) &&
+	    !plumbing_differs(have, want_ix, prio))
+		return diff_nodes(want, have_ix, have, want_ix, prio, out);
+	rc = step(out, PLAN_DELETE_PRIO, first_filter(have, prio));
+	return rc ? rc : add_all_filters(want, prio, out);
+}
+
+static int diff_filters(const struct if_state *want, const struct index *want_ix,
+			const struct if_state *have, const struct index *have_ix, struct plan_steps *out)
+{
+	uint16_t done[64];
+	size_t n_done = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < want->n + have->n && !rc; i++) {
+		const struct tcobj *o = i < want->n ? &want->v[i] : &have->v[i - want->n];
+		size_t k = 0;
+
+		if (o->type != TCOBJ_FILTER)
+			continue;
+		while (k < n_done && done[k] != o->prio)
+			k++;
+		if (k < n_done)
+			continue;
+		if (n_done == ARRAY_LEN(done))
+			return -E2BIG;
+		done[n_done++] = o->prio;
+		rc = diff_prio(want, want_ix, have, have_ix, o->prio, out);
+	}
+	return rc;
+}
+
+/* ---- qdiscs and classes ---- */
+static int diff_one(const struct tcobj *o, const struct tcobj *old, struct plan_steps *out)
+{
+	int rc = 0;
+
+	if (!old)
+		return step(out, PLAN_ADD, o);
+	if (tcobj_equal(o, old))
+		return 0;
+	if (o->kind == old->kind && o->parent == old->parent && o->kind->can_change)
+		return step(out, PLAN_CHANGE, o);
+	rc = step(out, PLAN_DELETE, old);
+	return rc ? rc : step(out, PLAN_ADD, o);
+}
+
+/* Does another step already take this one away? */
+static bool goes_with_its_parent(const struct tcobj *o, const struct index *want_ix)
+{
+	struct tcobj parent = { .type = TCOBJ_CLASS, .handle = o->parent };
+
+	return o->type == TCOBJ_QDISC && TC_H_MIN(o->parent) && !index_find(want_ix, &parent);
+}
+
+static int diff_ours(const struct if_state *want, const struct index *want_ix, const struct if_state *have,
+		     const struct index *have_ix, struct plan_steps *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < want->n && !rc; i++)
+		if (want->v[i].type != TCOBJ_FILTER)
+			rc = diff_one(&want->v[i], index_find(have_ix, &want->v[i]), out);
+	if (!rc)
+		rc = diff_filters(want, want_ix, have, have_ix, out);
+	/* A class can go once no filter leads to it. */
+	for (size_t i = 0; i < have->n && !rc; i++) {
+		const struct tcobj *o = &have->v[i];
+
+		if (o->type != TCOBJ_FILTER && !index_find(want_ix, o) && !goes_with_its_parent(o, want_ix))
+			rc = step(out, PLAN_DELETE, o);
+	}
+	return rc;
+}
+
+static int diff_fresh(const struct if_state *want, struct plan_steps *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < want->n && !rc; i++)
+		rc = step(out, want->v[i].parent == TC_H_ROOT ? PLAN_REPLACE_ROOT : PLAN_ADD, &want->v[i]);
+	return rc;
+}
+
+int plan_diff(const struct if_state *want, const struct if_state *have, struct plan_steps *out)
+{
+	const struct tcobj *want_root = if_state_root(want), *have_root = if_state_root(have);
+	struct index want_ix = { 0 }, have_ix = { 0 };
+	int rc;
+
+	*out = (struct plan_steps){ 0 };
+	if (!want_root)
+		return if_state_is_ours(have) ? step(out, PLAN_DELETE, have_root) : 0;
+	if (!if_state_is_ours(have))
+		return diff_fresh(want, out);
+	/* HTB's root has no change operation. */
+	if (!tcobj_equal(want_root, have_root)) {
+		rc = step(out, PLAN_DELETE, have_root);
+		return rc ? rc : diff_fresh(want, out);
+	}
+	rc = index_build(want, &want_ix);
+	if (!rc)
+		rc = index_build(have, &have_ix);
+	if (!rc)
+		rc = diff_ours(want, &want_ix, have, &have_ix, out);
+	free(want_ix.v);
+	free(have_ix.v);
+	if (rc)
+		plan_steps_free(out);
+	return rc;
+}
+
+int plan_step_print(const struct plan_step *s, const char *ifname, struct bace_buf *b)
+{
+	static const char *const verbs[] = {
+		[PLAN_ADD] = "add", [PLAN_CHANGE] = "change", [PLAN_REPLACE_ROOT] = "replace",
+		[PLAN_DELETE] = "del", [PLAN_DELETE_PRIO] = "del",
+	};
+
+	return tcobj_print(s->o, verbs[s->verb], ifname, b);
+}

@@ -1,0 +1,119 @@
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include <linux/pkt_sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shaper/shaper.h"
+#include "shaper/tcobj.h"
+
+static const struct tckind *const kinds[] = {
+	&kind_htb_root, &kind_htb_class, &kind_bfifo, &kind_pfifo, &kind_netem, &kind_u32,
+};
+
+const struct tckind *tckind_find(enum tcobj_type type, const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (kinds[i]->type == type && !strcmp(kinds[i]->name, name))
+			return kinds[i];
+	return NULL;
+}
+
+int tcobj_key_cmp(const struct tcobj *a, const struct tcobj *b)
+{
+	if (a->type != b->type)
+		return a->type < b->type ? -1 : 1;
+	if (a->prio != b->prio)
+		return a->prio < b->prio ? -1 : 1;
+	if (a->handle != b->handle)
+		return a->handle < b->handle ? -1 : 1;
+	return 0;
+}
+
+bool tcobj_same_key(const struct tcobj *a, const struct tcobj *b)
+{
+	return !tcobj_key_cmp(a, b);
+}
+
+bool tcobj_equal(const struct tcobj *a, const struct tcobj *b)
+{
+	return tcobj_same_key(a, b) && a->parent == b->parent && a->protocol == b->protocol &&
+	       a->kind && a->kind == b->kind && !memcmp(&a->u, &b->u, sizeof(a->u));
+}
+
+static const char *protocol_name(uint16_t protocol, char buf[16])
+{
+	if (protocol == ETH_P_IP)
+		return "ip";
+	if (protocol == ETH_P_IPV6)
+		return "ipv6";
+	if (protocol == ETH_P_ALL)
+		return "all";
+	snprintf(buf, 16, "0x%04x", protocol);
+	return buf;
+}
+
+static int print_parent(uint32_t parent, struct bace_buf *b)
+{
+	if (parent == TC_H_ROOT)
+		return bace_buf_addf(b, " root");
+	if (parent == TC_H_INGRESS)
+		return bace_buf_addf(b, " ingress");
+	return TC_H_MIN(parent) ? bace_buf_addf(b, " parent %x:%x", TC_H_MAJ(parent) >> 16, TC_H_MIN(parent))
+				: bace_buf_addf(b, " parent %x:", TC_H_MAJ(parent) >> 16);
+}
+
+int tcobj_print(const struct tcobj *o, const char *verb, const char *ifname, struct bace_buf *b)
+{
+	static const char *const nouns[] = { "qdisc", "class", "filter" };
+	char buf[16];
+	int rc = bace_buf_addf(b, "%s %s dev %s", nouns[o->type], verb, ifname);
+
+	if (!rc)
+		rc = print_parent(o->parent, b);
+	if (rc)
+		return rc;
+	switch (o->type) {
+	case TCOBJ_QDISC:
+		rc = bace_buf_addf(b, " handle %x: %s", TC_H_MAJ(o->handle) >> 16, o->kind_name);
+		break;
+	case TCOBJ_CLASS:
+		rc = bace_buf_addf(b, " classid %x:%x %s", TC_H_MAJ(o->handle) >> 16,
+				   TC_H_MIN(o->handle), o->kind_name);
+		break;
+	case TCOBJ_FILTER:
+		rc = bace_buf_addf(b, " protocol %s prio %u %s", protocol_name(o->protocol, buf),
+				   o->prio, o->kind_name);
+		break;
+	}
+	return rc || !o->kind ? rc : o->kind->print(o, b);
+}
+
+void if_state_free(struct if_state *s)
+{
+	free(s->v);
+	s->v = NULL;
+	s->n = s->cap = 0;
+}
+
+int if_state_add(struct if_state *s, const struct tcobj *o)
+{
+	return BACE_PUSH(s->v, s->n, s->cap, *o);
+}
+
+const struct tcobj *if_state_root(const struct if_state *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].type == TCOBJ_QDISC && s->v[i].parent == TC_H_ROOT)
+			return &s->v[i];
+	return NULL;
+}
+
+bool if_state_is_ours(const struct if_state *s)
+{
+	const struct tcobj *root = if_state_root(s);
+
+	return root && root->handle == (uint32_t)SHAPE_HANDLE_MAJOR << 16 && root->kind == &kind_htb_root;
+}

@@ -1,0 +1,199 @@
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shaper/delay/rules.h"
+#include "shaper/shaperd/shaperd.h"
+
+#define BACKLOG 16
+#define MODULE "shaperd"
+
+struct server {
+	const struct shaperd_config *config;
+	struct shaping *shaping;
+	struct session *client;		/* holds the lease; NULL: free */
+	gid_t gid;
+	int listen_fd, signal_fd;
+	bool line_reported_dead;
+};
+
+/* A second daemon in the same network namespace would undo the first one's
+ * work; abstract socket names belong to the namespace and end with the process. */
+static int be_the_only_one(int *fd, struct bace_err *e)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	static const char name[] = "\0bace-shaperd";
+
+	memcpy(sa.sun_path, name, sizeof(name) - 1);
+	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (*fd < 0)
+		return bace_fail_errno(e, errno, "socket");
+	if (bind(*fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(name) - 1)))
+		return errno == EADDRINUSE ? bace_fail(e, EBUSY, "a bace-shaperd is already running in this network namespace")
+					   : bace_fail_errno(e, errno, "claim this network namespace");
+	return 0;
+}
+
+static int open_socket(struct server *s, struct bace_err *e)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	const char *path = s->config->socket_path;
+	mode_t mode = s->gid == (gid_t)-1 ? 0600 : 0660, mask;
+	int rc;
+
+	if (strlen(path) >= sizeof(sa.sun_path))
+		return bace_fail(e, ENAMETOOLONG, "--socket %s: the path is too long", path);
+	strcpy(sa.sun_path, path);
+	s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->listen_fd < 0)
+		return bace_fail_errno(e, errno, "socket");
+	/* What is there is a leftover: this namespace's daemon is us. */
+	unlink(path);
+	mask = umask(0777 & ~mode);
+	rc = bind(s->listen_fd, (struct sockaddr *)&sa, sizeof(sa)) ? errno : 0;
+	umask(mask);
+	if (!rc && s->gid != (gid_t)-1 && chown(path, (uid_t)-1, s->gid))
+		rc = errno;
+	if (!rc && listen(s->listen_fd, BACKLOG))
+		rc = errno;
+	return rc ? bace_fail_errno(e, rc, "listen on %s", path) : 0;
+}
+
+static int open_signals(struct server *s, struct bace_err *e)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	signal(SIGPIPE, SIG_IGN);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return bace_fail_errno(e, errno, "block signals");
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return s->signal_fd < 0 ? bace_fail_errno(e, errno, "signalfd") : 0;
+}
+
+static void refuse(int fd, int status, const char *why)
+{
+	struct shaperd_reply r = { .magic = SHAPERD_MAGIC, .status = status };
+
+	snprintf(r.text, sizeof(r.text), "%s", why);
+	if (send(fd, &r, shaperd_reply_bytes(0), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		bace_log(BACE_DEBUG, MODULE, "refuse a client: %s", strerror(errno));
+	close(fd);
+}
+
+static void accept_client(struct server *s)
+{
+	struct bace_err e = { 0 };
+	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (access_check_peer(fd, s->gid, &e)) {
+		bace_log(BACE_WARN, MODULE, "%s", e.msg);
+		refuse(fd, -EACCES, e.msg);
+	} else if (s->client) {
+		refuse(fd, -EBUSY, "another client holds the lease");
+	} else if (!(s->client = session_new(fd))) {
+		refuse(fd, -ENOMEM, "out of memory");
+	} else {
+		bace_log(BACE_DEBUG, MODULE, "lease taken");
+	}
+}
+
+static void end_lease(struct server *s, const char *why)
+{
+	struct bace_err e = { 0 };
+
+	session_free(s->client);
+	s->client = NULL;
+	if (shaping_active(s->shaping))
+		bace_log(BACE_INFO, MODULE, "lease ended (%s): reverting", why);
+	if (shaping_clear(s->shaping, &e))
+		bace_log(BACE_ERROR, MODULE, "revert: %s", e.msg);
+}
+
+/* Milliseconds until the lease runs out; -1: never. */
+static int lease_left_ms(const struct server *s)
+{
+	double limit_s = s->config->lease_timeout_s;
+	int64_t left_ns;
+
+	if (!s->client || limit_s <= 0)
+		return -1;
+	left_ns = s->client->last_heard_ns + (int64_t)(limit_s * 1e9) - bace_mono_ns();
+	return left_ns > 0 ? (int)(left_ns / 1000000) + 1 : 0;
+}
+
+static void report_dead_line(struct server *s)
+{
+	if (!s->line_reported_dead)
+		bace_log(BACE_ERROR, MODULE, "the delay line died; packets from other regions are %s",
+			 "no longer delayed as planned");
+	s->line_reported_dead = true;
+}
+
+static int serve(struct server *s)
+{
+	for (;;) {
+		int dead_fd = s->line_reported_dead ? -1 : shaping_dead_fd(s->shaping);
+		struct pollfd fds[] = {
+			{ .fd = s->signal_fd, .events = POLLIN },
+			{ .fd = s->listen_fd, .events = POLLIN },
+			{ .fd = s->client ? s->client->fd : -1, .events = POLLIN },
+			{ .fd = dead_fd, .events = POLLIN },
+		};
+		int timeout_ms = lease_left_ms(s);
+
+		if (poll(fds, ARRAY_LEN(fds), timeout_ms) < 0 && errno != EINTR)
+			return -errno;
+		if (fds[0].revents)
+			return 0;
+		if (fds[2].revents && session_serve(s->client, s->config, s->shaping))
+			end_lease(s, "the client is gone");
+		if (fds[3].revents)
+			report_dead_line(s);
+		if (shaping_dead_fd(s->shaping) < 0)
+			s->line_reported_dead = false;
+		if (s->client && !lease_left_ms(s))
+			end_lease(s, "its deadline passed");
+		if (fds[1].revents)
+			accept_client(s);
+	}
+}
+
+int server_run(const struct shaperd_config *c, struct bace_err *e)
+{
+	struct server s = { .config = c, .listen_fd = -1, .signal_fd = -1 };
+	CLEANUP_CLOSE int only_fd = -1;
+	int rc = be_the_only_one(&only_fd, e);
+
+	if (!rc)
+		rc = access_group(c, &s.gid, e);
+	if (!rc)
+		rc = open_signals(&s, e);
+	if (!rc)
+		rc = shaping_open(&s.shaping, e);
+	if (!rc)
+		rc = open_socket(&s, e);
+	if (!rc) {
+		bace_log(BACE_INFO, MODULE, "ready at %s", c->socket_path);
+		rc = serve(&s);
+		if (rc)
+			bace_fail_errno(e, -rc, "wait for clients");
+		end_lease(&s, "shutting down");
+		unlink(c->socket_path);
+	}
+	shaping_close(s.shaping);
+	bace_cleanup_close(&s.listen_fd);
+	bace_cleanup_close(&s.signal_fd);
+	return rc;
+}

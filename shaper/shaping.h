@@ -1,0 +1,27 @@
+/*
+ * All that one process has changed in its network namespace, and the way back:
+ * tc on two interfaces, the delay line with its rule, gso_max_size. Private to
+ * the shaper; shaperd holds one. Needs CAP_NET_ADMIN.
+ */
+#ifndef SHAPER_SHAPING_H
+#define SHAPER_SHAPING_H
+
+#include "shaper/shaper.h"
+
+struct shaping;
+
+int shaping_open(struct shaping **out, struct bace_err *e);
+/* Does not clear. */
+void shaping_close(struct shaping *s);
+/* Makes everything as the spec says and reads it back. On failure what was
+ * there before is put back. *n_changes (may be NULL): messages that changed
+ * something. */
+int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e);
+int shaping_stats(struct shaping *s, struct shape_stats *out, struct bace_err *e);
+/* Everything as it was before the first apply. */
+int shaping_clear(struct shaping *s, struct bace_err *e);
+bool shaping_active(const struct shaping *s);
+/* Readable when the delay line has died; -1: there is none. */
+int shaping_dead_fd(const struct shaping *s);
+
+#endif
