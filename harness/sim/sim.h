@@ -46,13 +46,28 @@ struct pipeline_result {
 
 int pipeline_simulate(const struct pipeline *p, struct pipeline_result *out, struct bace_err *err);
 
-/* ---- the cluster (design section 6) ---- */
+/* ---- the cluster (design section 6) ----
+ *
+ * Advances from event to event: completion, link change, view update, arrival.
+ * All events of one instant are applied, in that order; then the policy is
+ * called until it places nothing; then the oracle is asked, if the set of
+ * running placements or the capacity of a link that some of them cross changed.
+ * Jobs are not preempted. Free GPUs and reservations in the view are exact.
+ *
+ * view.delay_s: at t the policy sees links and prices as they were at
+ * t - delay_s (before that: as at 0). Noise: value + x * scale, where scale is
+ * the fraction times the mean over present links (regions, for prices), or with
+ * `multiplicative` times the value itself; x is uniform in [-1, 1] or N(0, 1);
+ * bias likewise. Between links x has the given correlation (Gaussian copula).
+ * Draws depend on (seed, number of the redraw), not on what a policy did, so
+ * policies are compared under the same noise.
+ */
 
 /* A change of a directed link's capacity at a time (traces). */
 struct link_change {
 	double at_s;
 	int src, dst;
-	double rate_bps;		/* L2 */
+	double rate_bps;		/* L2; 0: nothing gets through */
 };
 
 struct cluster_sim {
@@ -60,39 +75,56 @@ struct cluster_sim {
 	const struct job_models *models;
 	struct policy *policy;
 	struct oracle *oracle;		/* the truth that advances jobs */
+	/* The oracle's answer for a job depends only on its class, its placement
+	 * and the jobs that it is connected to by shared links, as with closed-form
+	 * and event-sim. The oracle is then asked only about such a group when it
+	 * changed, and answers are remembered. False: always about all that run. */
+	bool separable;
 	uint64_t seed;			/* of view noise */
 	int n_changes;
-	const struct link_change *changes;
+	const struct link_change *changes;	/* in any order */
 	/* Observers, may be NULL. A placement is final when on_start is called. */
 	void (*on_start)(void *arg, double now_s, const struct placement *p, double predicted_step_s);
 	void (*on_finish)(void *arg, double now_s, int job);
+	/* placed_job is -1 when the policy placed nothing. */
 	void (*on_decision)(void *arg, double now_s, uint64_t view_digest, double latency_s, int placed_job);
 	void *arg;
 };
 
 struct job_outcome {
 	int job;
-	bool finished;
-	double arrival_s, start_s, finish_s;
+	bool finished;			/* false: the policy never placed it, or it stalled for good */
+	double arrival_s, start_s, finish_s;	/* NAN: did not happen */
 	double jct_s;			/* finish - arrival */
 	double waiting_s;		/* start - arrival */
 	double slowdown;		/* jct / (steps at K* on an empty cluster) */
 	double energy_j;		/* at the GPUs, without PUE */
 	double cost_usd;		/* energy with PUE and price, plus egress */
+	double egress_usd;		/* part of cost_usd */
+	double gpu_s;			/* GPU-seconds held */
+	double steps_done;		/* fractional when it did not finish */
 	double mean_step_s;
 	struct placement placement;	/* freed with cluster_result_free */
 };
 
 struct cluster_result {
 	int n;
+	int n_finished;			/* the means and quantiles are over these */
 	struct job_outcome *jobs;	/* in order of experiment.jobs */
-	double makespan_s;
-	double mean_jct_s, median_jct_s, p95_jct_s;
-	double energy_j, cost_usd;
-	double gpu_utilisation;		/* GPU-seconds held / GPU-seconds there until makespan */
-	int64_t n_events, n_moments, n_decisions;
+	double makespan_s;		/* first arrival to last event of a job */
+	double mean_jct_s, median_jct_s, p95_jct_s;	/* NAN: none finished */
+	double mean_waiting_s, p95_waiting_s, mean_slowdown;
+	double energy_j, cost_usd;	/* sums over jobs, plus idle */
+	double idle_energy_j, idle_cost_usd;	/* bill_idle: free GPUs at idle_ctx_w over the makespan */
+	double gpu_utilisation;		/* GPU-seconds held / GPU-seconds there during the makespan */
+	int64_t n_events;		/* instants */
+	int64_t n_moments;		/* questions to the oracle */
+	int64_t n_decisions;		/* calls of the policy */
 };
 
+/* 0, or -errno: -EINVAL for jobs, link changes or placements that break a
+ * constraint (named), else what the policy or the oracle returned. On failure
+ * *out is empty and nothing is leaked. */
 int cluster_simulate(const struct cluster_sim *s, struct cluster_result *out, struct bace_err *err);
 void cluster_result_free(struct cluster_result *r);
 
