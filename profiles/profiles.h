@@ -99,6 +99,32 @@ struct model {
 	double measured_boundary_bytes;
 };
 
+enum schedule_kind { SCHED_GPIPE, SCHED_1F1B, SCHED_EAGER_1F1B, SCHED_INTERLEAVED_1F1B, SCHED_ZB_H1 };
+
+/* What a model's memory on k stages depends on, beside the model and k. */
+struct pipeline_shape {
+	enum schedule_kind schedule;
+	int interleave;			/* chunks a stage, 1 unless interleaved */
+	bool equal_split;		/* stages are equal fractions, k may exceed the layers */
+	int micro_batches, micro_batch_size;
+};
+
+/* ---- memory (design section 4; after Korthikanti et al., arXiv 2205.05198) ---- */
+
+/* A: bytes that cross a hop per micro-batch of beta sequences. */
+double model_boundary_bytes(const struct model *m, int micro_batch_size);
+/* Layers on stage i of k: as even as whole layers allow, odd ones first. */
+double model_stage_layers(const struct model *m, bool equal_split, int k, int i);
+/* Micro-batches whose activations stage i of k holds at its peak; interleaved
+ * counts in whole-stage units (Megatron's warm-up over v chunks, each 1/v). */
+double model_live_micro_batches(const struct pipeline_shape *s, int k, int i);
+double model_stage_bytes(const struct model *m, const struct pipeline_shape *s, int k, int i);
+/* Does every stage of k fit, and can the schedule run on k stages? */
+bool model_fits(const struct model *m, const struct pipeline_shape *s, int k, double memory_bytes);
+/* Least k <= k_max that fits; 0: none does. */
+int model_k_min(const struct model *m, const struct pipeline_shape *s, int k_max,
+		double memory_bytes);
+
 struct job {
 	char name[NAME_LEN];
 	int model;			/* index into experiment.models */
@@ -111,7 +137,6 @@ struct job {
 					   or given */
 };
 
-enum schedule_kind { SCHED_GPIPE, SCHED_1F1B, SCHED_EAGER_1F1B, SCHED_INTERLEAVED_1F1B, SCHED_ZB_H1 };
 enum order_kind { ORDER_FCFS, ORDER_SJF, ORDER_SRTF, ORDER_LAS, ORDER_BACE };
 enum start_kind { START_K_MIN, START_K_STAR };
 enum stall_rule { STALL_FORWARD, STALL_SLOT, STALL_LATENCY, STALL_NONE };
@@ -203,6 +228,9 @@ struct experiment {
 	char **files;
 };
 
+#define K_LIMIT_MAX 65536
+#define REGIONS_MAX 200		/* a lab numbers them in one byte of an address */
+
 /* Directory that bare profile names ("six-regions") are looked up in:
  * $BACE_PROFILES, else profiles/ beside the source (uninstalled) or
  * PREFIX/share/bace/profiles. A name with a slash or ending in .cfg is a path
@@ -215,9 +243,15 @@ int experiment_load(const char *path, struct experiment *out, struct bace_diags 
 		    struct bace_err *err);
 void experiment_free(struct experiment *e);
 
+/* A cluster with the regions, links, prices and GPUs that it names, checked alike. */
 int cluster_load(const char *name_or_path, struct cluster *out, struct bace_diags *diags,
 		 struct bace_err *err);
 void cluster_free(struct cluster *c);
+
+/* Stages, at most, of a job of this model in this experiment (k_limit), and the
+ * shape of its pipelines, both by the experiment's rules. */
+int experiment_k_limit(const struct experiment *e, const struct model *m);
+struct pipeline_shape experiment_shape(const struct experiment *e, const struct job *j);
 
 const char *schedule_name(enum schedule_kind s);
 const char *order_name(enum order_kind o);

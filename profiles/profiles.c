@@ -1,1 +1,0 @@
-#include "profiles/profiles.h"
