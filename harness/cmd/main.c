@@ -7,6 +7,7 @@
 
 static const struct command *const commands[] = {
 	&cmd_run,
+	&cmd_check,
 	&cmd_policies,
 	&cmd_lab_inner,
 	&cmd_lab_uml,
