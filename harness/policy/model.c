@@ -5,9 +5,7 @@
 
 #include "harness/policy/model.h"
 
-#define K_LIMIT_MAX 65536
-
-/* ---- FLOPs and bytes of one micro-batch ---- */
+/* ---- one micro-batch ---- */
 
 static double forward_flops(const struct model *m, int beta)
 {
@@ -16,76 +14,20 @@ static double forward_flops(const struct model *m, int beta)
 	return 2.0 * m->params * beta * s + 4.0 * m->layers * m->hidden * beta * s * s;
 }
 
-static double boundary_bytes(const struct model *m, int beta)
-{
-	if (m->measured_boundary_bytes > 0)
-		return m->measured_boundary_bytes;
-	return (double)beta * m->seq * m->hidden * m->bytes_per_element;
-}
-
-static double layer_activation_bytes(const struct model *m, int beta)
-{
-	if (m->recompute)
-		return boundary_bytes(m, beta);
-	return 34.0 * m->seq * beta * m->hidden;
-}
-
-/* Micro-batches whose activations stage i of k holds at its peak; interleaved
- * counts in whole-stage units (Megatron's warm-up over v chunks, each 1/v). */
-static double live_micro_batches(const struct experiment *e, int m, int k, int i)
-{
-	int v = e->interleave > 0 ? e->interleave : 1;
-	long warm;
-
-	switch (e->schedule) {
-	case SCHED_GPIPE:
-		return m;
-	case SCHED_EAGER_1F1B:
-		return m < 2 * (k - 1 - i) + 1 ? m : 2 * (k - 1 - i) + 1;
-	case SCHED_INTERLEAVED_1F1B:
-		warm = 2L * (k - 1 - i) + (long)(v - 1) * k + 1;
-		return (double)(warm < (long)m * v ? warm : (long)m * v) / v;
-	case SCHED_1F1B:
-	case SCHED_ZB_H1:
-		break;
-	}
-	return m < k - i ? m : k - i;
-}
-
-static bool is_equal_split(const struct experiment *e, const struct model *m)
-{
-	return e->k_limit == K_LIMIT_N && e->k_limit_n > m->layers;
-}
-
-static double layers_of_stage(const struct model *m, bool equal_split, int k, int i)
-{
-	if (equal_split)
-		return (double)m->layers / k;
-	return m->layers / k + (i < m->layers % k);
-}
-
-static double stage_bytes(const struct experiment *e, const struct model *m, int beta, int mb,
-			  bool equal_split, int k, int i)
-{
-	double n = layers_of_stage(m, equal_split, k, i);
-
-	return n * (m->state_bytes_per_param * m->params / m->layers +
-		    live_micro_batches(e, mb, k, i) * layer_activation_bytes(m, beta));
-}
-
 double stage_memory_bytes(const struct experiment *e, const struct job_model *j, int k, int i)
+{
+	const struct job *job = &e->jobs[j->job];
+	struct pipeline_shape shape = experiment_shape(e, job);
+
+	return model_stage_bytes(&e->models[job->model], &shape, k, i);
+}
+
+static double stage_fraction(const struct experiment *e, const struct job_model *j, int k, int i)
 {
 	const struct job *job = &e->jobs[j->job];
 	const struct model *m = &e->models[job->model];
 
-	return stage_bytes(e, m, job->micro_batch_size, job->micro_batches, is_equal_split(e, m), k, i);
-}
-
-double stage_fraction(const struct experiment *e, const struct job_model *j, int k, int i)
-{
-	const struct model *m = &e->models[e->jobs[j->job].model];
-
-	return layers_of_stage(m, is_equal_split(e, m), k, i) / m->layers;
+	return model_stage_layers(m, experiment_shape(e, job).equal_split, k, i) / m->layers;
 }
 
 struct stage_cost stage_cost(const struct experiment *e, const struct job_model *j, int k, int i,
@@ -173,27 +115,12 @@ static double mean_bandwidth_bps(const struct cluster *c)
 
 /* ---- one class ---- */
 
-/* The schedule itself may forbid a number of stages. */
-static bool schedule_runs(const struct experiment *e, int m, int k)
+static void fill_fits(const struct experiment *e, struct job_class *c, const struct pipeline_shape *shape)
 {
-	return e->schedule != SCHED_INTERLEAVED_1F1B || (m % k == 0 && k > 1);
-}
-
-static void fill_fits(const struct experiment *e, struct job_class *c)
-{
-	const struct model *mod = &e->models[c->model];
-
-	for (int k = 1; k <= c->k_limit; k++) {
-		double worst = 0;
-
-		if (!schedule_runs(e, c->m, k))
-			continue;
-		for (int i = 0; i < k; i++)
-			worst = fmax(worst, stage_bytes(e, mod, c->beta, c->m, c->equal_split, k, i));
-		for (int g = 0; g < e->cluster.n_gpus; g++)
+	for (int g = 0; g < e->cluster.n_gpus; g++)
+		for (int k = 1; k <= c->k_limit; k++)
 			c->fits[(size_t)g * (size_t)(c->k_limit + 1) + (size_t)k] =
-				worst <= e->cluster.gpus[g].memory_bytes;
-	}
+				model_fits(&e->models[c->model], shape, k, e->cluster.gpus[g].memory_bytes);
 }
 
 static double nominal_step(const struct job_class *c, int k, double hop_s)
@@ -230,28 +157,28 @@ static void fill_best(const struct experiment *e, struct job_class *c, int ref_g
 static int class_init(const struct experiment *e, struct job_class *c, int ref_gpu, double reference_bps,
 		      struct bace_err *err)
 {
+	const struct job like = { .model = c->model, .micro_batches = c->m, .micro_batch_size = c->beta };
+	const struct pipeline_shape shape = experiment_shape(e, &like);
 	const struct model *mod = &e->models[c->model];
 	double flops = e->cluster.gpus[ref_gpu].flops_eff, f = forward_flops(mod, c->beta);
 	size_t cells;
 
 	c->layers = mod->layers;
-	c->equal_split = is_equal_split(e, mod);
-	c->k_limit = e->k_limit == K_LIMIT_N ? e->k_limit_n : mod->layers;
-	if (!c->equal_split && c->k_limit > mod->layers)
-		c->k_limit = mod->layers;
+	c->equal_split = shape.equal_split;
+	c->k_limit = experiment_k_limit(e, mod);
 	if (c->k_limit < 1 || c->k_limit > K_LIMIT_MAX)
 		return bace_fail(err, EINVAL, "model %s: %d stages at most: must be 1 to %d", mod->name,
 				 c->k_limit, K_LIMIT_MAX);
 	c->fwd_s = mod->measured_fwd_s > 0 ? mod->measured_fwd_s : f / flops;
 	c->bwd_s = mod->measured_bwd_s > 0 ? mod->measured_bwd_s : (mod->recompute ? 3 : 2) * f / flops;
 	c->total_s = c->fwd_s + c->bwd_s;
-	c->boundary_bits = 8 * boundary_bytes(mod, c->beta);
+	c->boundary_bits = 8 * model_boundary_bytes(mod, c->beta);
 	cells = (size_t)e->cluster.n_gpus * (size_t)(c->k_limit + 1);
 	c->fits = calloc(cells, 1);
 	c->k_best = calloc(cells, sizeof(*c->k_best));
 	if (!c->fits || !c->k_best)
 		return bace_fail(err, ENOMEM, "job model of %s: out of memory", mod->name);
-	fill_fits(e, c);
+	fill_fits(e, c, &shape);
 	fill_best(e, c, ref_gpu, c->boundary_bits / goodput_bps(reference_bps, e->cluster.mtu));
 	return 0;
 }

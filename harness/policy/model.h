@@ -43,7 +43,4 @@ static inline const struct job_class *class_of(const struct job_models *m, int j
 	return &m->classes[m->v[job].cls];
 }
 
-/* Fraction of the model on stage i of k. */
-double stage_fraction(const struct experiment *e, const struct job_model *j, int k, int i);
-
 #endif

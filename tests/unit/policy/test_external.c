@@ -280,7 +280,7 @@ static void test_long_question(void **state)
 	fix_init(&f, 1);
 	fix_region(&f, 0, "a", 6, 0.1, 1e12);
 	f.e.k_limit = K_LIMIT_N;
-	f.e.k_limit_n = 60000;
+	f.e.k_limit_n = 20000;
 	fix_model(&f, "net", 4, 4, 8, 1, 1e9);
 	f.e.models[0].state_bytes_per_param = 1;
 	for (int i = 0; i < 4; i++) {
