@@ -128,4 +128,73 @@ struct cluster_result {
 int cluster_simulate(const struct cluster_sim *s, struct cluster_result *out, struct bace_err *err);
 void cluster_result_free(struct cluster_result *r);
 
+/* ---- sweeps: policies x seeds x computed oracles, on many threads ----
+ *
+ * Cell i is seed i / (n_policies * n_oracles), then policy, then oracle; its
+ * numbers depend on the experiment, the options and i alone, so a sweep may be
+ * spread over threads and shards and put together again bit for bit. */
+enum sweep_metric {
+	METRIC_MEAN_JCT, METRIC_MEDIAN_JCT, METRIC_P95_JCT,	/* seconds */
+	METRIC_MEAN_WAITING, METRIC_P95_WAITING,		/* seconds */
+	METRIC_SLOWDOWN, METRIC_UTILISATION,			/* ratios */
+	METRIC_ENERGY, METRIC_COST, METRIC_MAKESPAN,		/* J, USD, s */
+	METRIC_FINISHED,					/* jobs */
+	N_METRICS
+};
+extern const char *const sweep_metric_name[N_METRICS];
+
+struct sweep_options {
+	int n_seeds, n_threads;		/* 0 threads: as many as the process may run on */
+	int shard, n_shards;		/* 1..n; 0 of 0: all */
+	bool closed_form, event_sim;
+	/* Drawn anew for every seed, beside view noise and what a policy draws: */
+	bool resample;			/* as many jobs, with replacement from the experiment's */
+	double mean_gap_s;		/* > 0: Poisson arrivals, in an order drawn */
+	void (*on_progress)(void *arg, int done, int total);	/* may be NULL; from the calling thread */
+	void *arg;
+};
+
+struct sweep_cell {
+	bool done;			/* false: of another shard */
+	double metric[N_METRICS];	/* NAN: undefined */
+	char *error;			/* why there are no numbers; NULL: there are */
+	double *jct_s, *cost_usd;	/* [n_jobs], of one-seed sweeps only, in order of the config */
+};
+
+struct sweep {
+	char experiment[NAME_LEN];
+	uint64_t config_hash, seed;	/* of the first seed; the next is one more */
+	int n_jobs, n_seeds, n_policies, n_oracles, n_cells;
+	int shard, n_shards;
+	bool resample, varies;		/* varies: seeds differ at all */
+	double mean_gap_s;
+	char (*policies)[NAME_LEN];	/* labels */
+	char oracles[2][NAME_LEN];
+	struct sweep_cell *cells;
+};
+
+static inline const struct sweep_cell *sweep_at(const struct sweep *s, int seed, int policy, int oracle)
+{
+	return &s->cells[(seed * s->n_policies + policy) * s->n_oracles + oracle];
+}
+
+/* A policy that fails is an error of its cell, and the others go on. */
+int sweep_run(const struct experiment *exp, const struct sweep_options *o, struct sweep *out,
+	      struct bace_err *err);
+void sweep_free(struct sweep *s);
+/* A shard as a file, numbers exact; written beside and renamed into place. */
+int sweep_write(const struct sweep *s, const char *path, struct bace_err *err);
+/* -EINVAL when it is no such file. */
+int sweep_read(const char *path, struct sweep *out, struct bace_err *err);
+/* Moves the cells of `from` into `to`; -EINVAL when they are of different
+ * sweeps, or both have a cell. */
+int sweep_merge(struct sweep *to, struct sweep *from, struct bace_err *err);
+
+/* ---- work on many threads ----
+ * Calls work(arg, i) once for each i in 0..n-1, each from some thread. Returns
+ * after the last. threads = 0: as many as the process may run on. */
+int pool_run(int n, int threads, void (*work)(void *arg, int i), void *arg,
+	     void (*on_progress)(void *arg, int done, int total), void *progress_arg,
+	     struct bace_err *err);
+
 #endif
