@@ -16,22 +16,27 @@ static void encode(const struct tcobj *o, struct nlmsghdr *nlh)
 	if (f->divisor) {
 		mnl_attr_put_u32(nlh, TCA_U32_DIVISOR, f->divisor);
 	} else {
-		struct {
-			struct tc_u32_sel sel;
-			struct tc_u32_key keys[U32_KEYS_MAX];
-		} s = { .sel = { .flags = f->link ? 0 : TC_U32_TERMINAL, .nkeys = (uint8_t)f->n_keys,
-				 .hmask = f->hash_mask, .hoff = (int16_t)f->hash_off } };
+		/* The struct ends in an array of keys. */
+		_Alignas(struct tc_u32_key) char bytes[sizeof(struct tc_u32_sel) +
+						       U32_KEYS_MAX * sizeof(struct tc_u32_key)] = { 0 };
+		const struct tc_u32_sel sel = {
+			.flags = f->link ? 0 : TC_U32_TERMINAL, .nkeys = (uint8_t)f->n_keys,
+			.hmask = f->hash_mask, .hoff = (int16_t)f->hash_off };
 
-		for (uint32_t i = 0; i < f->n_keys; i++)
-			s.keys[i] = (struct tc_u32_key){
+		memcpy(bytes, &sel, sizeof(sel));
+		for (uint32_t i = 0; i < f->n_keys; i++) {
+			const struct tc_u32_key k = {
 				.mask = f->keys[i].mask, .val = f->keys[i].val, .off = f->keys[i].off };
+
+			memcpy(bytes + sizeof(sel) + i * sizeof(k), &k, sizeof(k));
+		}
 		if (TC_U32_HTID(o->handle) != TC_U32_ROOT || TC_U32_HASH(o->handle))
 			mnl_attr_put_u32(nlh, TCA_U32_HASH, o->handle & ~0xfffu);
 		if (f->link)
 			mnl_attr_put_u32(nlh, TCA_U32_LINK, f->link);
 		else
 			mnl_attr_put_u32(nlh, TCA_U32_CLASSID, f->classid);
-		mnl_attr_put(nlh, TCA_U32_SEL, sizeof(s.sel) + f->n_keys * sizeof(s.keys[0]), &s);
+		mnl_attr_put(nlh, TCA_U32_SEL, sizeof(sel) + f->n_keys * sizeof(struct tc_u32_key), bytes);
 	}
 	mnl_attr_nest_end(nlh, nest);
 }

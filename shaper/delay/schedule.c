@@ -134,7 +134,6 @@ int delay_schedule_move(struct delay_schedule *from, int link, struct delay_sche
 {
 	struct held_fifo *f = &from->links[link];
 
-	to->links[to_link].last_due_ns = f->last_due_ns;
 	for (size_t i = 0; i < f->n; i++) {
 		const struct held_packet *p = &f->ring[(f->head + i) & (f->cap - 1)];
 		int rc = delay_schedule_push(to, to_link, p->due_ns, p->id);
@@ -142,5 +141,6 @@ int delay_schedule_move(struct delay_schedule *from, int link, struct delay_sche
 		if (rc)
 			return rc;
 	}
+	to->links[to_link].last_due_ns = f->last_due_ns;
 	return 0;
 }
