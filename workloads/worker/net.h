@@ -1,0 +1,27 @@
+/* TCP sockets of a worker: non-blocking, TCP_NODELAY, with deadlines. */
+#ifndef BACE_WORKER_NET_H
+#define BACE_WORKER_NET_H
+
+#include "common/common.h"
+
+/* Listens on any port of addr (IPv4 or IPv6 text). */
+int net_listen(const char *addr, int *fd, uint16_t *port, struct bace_err *e);
+/* Begins to connect: writable when done, then net_connected. cc: congestion
+ * control, "" = the route's or the kernel's. */
+int net_connect(const char *addr, uint16_t port, const char *cc, int *fd, struct bace_err *e);
+int net_connected(int fd, struct bace_err *e);
+int net_accept(int listener, const char *cc, int *fd, struct bace_err *e);
+int net_user_timeout(int fd, int64_t ns);
+
+struct net_info {
+	uint64_t wire_bytes;		/* L2, with the headers of every segment sent */
+	uint64_t retrans_bytes;
+	uint32_t rtt_us, min_rtt_us;
+	char congestion_control[16];
+};
+
+int net_info(int fd, struct net_info *out);
+/* Bytes written but not yet acknowledged. */
+int net_unacked(int fd);
+
+#endif
