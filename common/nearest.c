@@ -62,6 +62,9 @@ const char *bace_nearest(const char *word, const char *const *known, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		int d = distance(word, known[i]);
 
+		/* Nothing in common is not near, however short. */
+		if (d >= (int)strnlen(word, WORD_MAX))
+			continue;
 		if (d > allowed) {
 			if (!contains(word, known[i]))
 				continue;

@@ -55,7 +55,7 @@ static void format_value(const config_setting_t *s, char *buf, size_t cap)
 	}
 }
 
-static bool has_scan_error(const struct cfg_file *f, int line)
+bool cfg_scanned(const struct cfg_file *f, int line)
 {
 	for (int i = 0; i < f->n_scan_lines; i++)
 		if (f->scan_lines[i] == line)
@@ -72,7 +72,7 @@ void cfg_error(const config_setting_t *s, const char *fmt, ...)
 	va_list ap;
 
 	/* The value stands for text that has been refused already. */
-	if (has_scan_error(f, line))
+	if (cfg_scanned(f, line))
 		return;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);

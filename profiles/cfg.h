@@ -56,6 +56,8 @@ void cfg_suggest_profile(const char *kind, const char *name, char *buf, size_t c
 /* Checks the text for what libconfig would silently take for something else,
  * and blanks it there. */
 void cfg_scan(struct cfg_file *f, char *text);
+/* Has the line such an error? */
+bool cfg_scanned(const struct cfg_file *f, int line);
 /* The key that a duplicate on this line is about, or "". */
 void cfg_duplicate_key(const char *text, int line, char *key, size_t cap);
 

@@ -155,6 +155,14 @@ static void syntax_error(struct cfg_file *f, const char *text)
 	int line = config_error_line(&f->cfg);
 	char key[NAME_LEN];
 
+	/* What was refused there already may be what the parser stumbles over. */
+	if (cfg_scanned(f, line))
+		return;
+	if (what && !strncmp(what, "mismatched", 10)) {
+		bace_diag_add(f->loader->diags, f->path, line, "numbers with and without a point in "
+			      "one array: write [1.0, 2.5], or a list (1, 2.5)");
+		return;
+	}
 	if (!what || strncmp(what, "duplicate", 9)) {
 		bace_diag_add(f->loader->diags, f->path, line,
 			      "%s: settings are `key = value;' with strings in quotes, lists in ( ), "

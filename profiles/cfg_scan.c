@@ -79,7 +79,7 @@ static bool is_not_finite(const char *c, int n)
 static void blank(char *c, int n)
 {
 	memset(c, ' ', (size_t)n);
-	c[0] = '0';
+	memcpy(c, "0.0", n < 3 ? 1 : 3);
 }
 
 static int word_length(const char *c)

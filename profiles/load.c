@@ -23,19 +23,21 @@ bool load_list_file(struct cfg_loader *l, const char *path, const struct cfg_key
 		cfg_read(cfg_root(&f), keys, n_keys, out);
 		list = config_setting_get_member(cfg_root(&f), list_key);
 	}
-	if (list && config_setting_is_list(list))
+	if (list && config_setting_is_list(list) && config_setting_length(list))
 		complete = load_each(list, fn, arg);
 	cfg_close(&f);
 	return complete;
 }
 
-void load_unique(config_setting_t *entry, const char *key, const char *what, const void *v, size_t n,
+bool load_unique(config_setting_t *entry, const char *key, const char *what, const void *v, size_t n,
 		 size_t item_size, size_t name_offset, const char *name)
 {
 	config_setting_t *s = config_setting_get_member(entry, key);
 
-	if (cfg_find_name(v, n, item_size, name_offset, name) >= 0)
-		cfg_error(s ? s : entry, "there is a %s of this name before: each name once", what);
+	if (cfg_find_name(v, n, item_size, name_offset, name) < 0)
+		return true;
+	cfg_error(s ? s : entry, "there is a %s of this name before: each name once", what);
+	return false;
 }
 
 void load_suggest(const char *name, const void *v, size_t n, size_t item_size, size_t name_offset,

@@ -90,8 +90,8 @@ bool load_list_file(struct cfg_loader *l, const char *path, const struct cfg_key
 		    void *out, const char *list_key, load_entry_fn fn, void *arg);
 /* Calls fn for each element, all of them; true if all were true. */
 bool load_each(config_setting_t *list, load_entry_fn fn, void *arg);
-/* Refuses the name if one of the n items before has it. */
-void load_unique(config_setting_t *entry, const char *key, const char *what, const void *v, size_t n,
+/* Refuses the name, and returns false, if one of the n items before has it. */
+bool load_unique(config_setting_t *entry, const char *key, const char *what, const void *v, size_t n,
 		 size_t item_size, size_t name_offset, const char *name);
 /* "; did you mean `x'?" or "" for a name that is none of the n items'. */
 void load_suggest(const char *name, const void *v, size_t n, size_t item_size, size_t name_offset,

@@ -76,18 +76,21 @@ static bool read_member(config_setting_t *s, void *arg)
 {
 	struct building *b = arg;
 	struct member m = { .s = s };
+	bool unique;
 
 	m.r.bandwidth_bps = b->bandwidth_bps;
 	snprintf(m.gpu, sizeof(m.gpu), "%s", b->gpu);
 	cfg_read(s, member_keys, ARRAY_LEN(member_keys), &m);
 	if (!*m.name || !config_setting_is_group(s))
 		return false;
-	load_unique(s, "name", "region", b->members, b->n, sizeof(m), M(name), m.name);
+	unique = load_unique(s, "name", "region", b->members, b->n, sizeof(m), M(name), m.name);
 	if (!is_given(s, "gpu"))
 		cfg_missing(s, "gpu", "a type of the GPU file, here or for the whole cluster");
 	if (!is_given(s, "bandwidth"))
 		cfg_missing(s, "bandwidth", "a rate like \"25gbit\", here or for the whole cluster");
-	return !BACE_PUSH(b->members, b->n, b->cap, m) || cfg_no_memory(b->l);
+	if (BACE_PUSH(b->members, b->n, b->cap, m))
+		return cfg_no_memory(b->l);
+	return unique;
 }
 
 /* ---- what the members name ---- */

@@ -54,13 +54,17 @@ double price_at(const struct price_series *p, double t_s, double *until_s)
 	double periods = whole_periods(p, t_s, &rest);
 	size_t i = piece_at(p, rest);
 
-	if (!until_s)
-		return p->usd_per_kwh[i];
-	end = p->n == 1 ? INFINITY : piece_end(p, i);
-	*until_s = isinf(end) ? INFINITY : periods * p->period_s + end;
-	/* An event loop that is told "changes now" again and again would not advance. */
-	if (*until_s <= t_s)
-		*until_s = nextafter(t_s, INFINITY);
+	end = piece_end(p, i);
+	/* Rounding may put t just before the change that it was announced to be: an
+	 * event loop that is told "changes now" again would not advance. */
+	for (size_t tries = p->n; tries > 1 && periods * p->period_s + end <= t_s; tries--) {
+		i = (i + 1) % p->n;
+		periods += i == 0;
+		end = piece_end(p, i);
+	}
+	if (until_s)
+		*until_s = p->n == 1 || isinf(end) ? INFINITY :
+			   fmax(periods * p->period_s + end, nextafter(t_s, INFINITY));
 	return p->usd_per_kwh[i];
 }
 

@@ -138,6 +138,8 @@ static void test_nearest(void **state)
 	assert_null(bace_nearest("colour", keys, n));
 	assert_null(bace_nearest("", keys, n));
 	assert_null(bace_nearest("x", keys, 0));
+	/* One edit makes any letter of any other. */
+	assert_null(bace_nearest("x", (const char *const[]){ "a", "b" }, 2));
 
 	char big[300];
 
