@@ -1,1 +1,0 @@
-#include "agent/wire/wire.h"
