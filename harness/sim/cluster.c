@@ -154,6 +154,8 @@ static int decide_all(struct sim *s, struct bace_err *err)
 {
 	int rc = 1;
 
+	if (s->n_queue > s->out->max_queue)
+		s->out->max_queue = s->n_queue;
 	for (int i = 0; i < s->n_queue; i++)
 		s->queue[i].waited_s = s->now_s - s->exp->jobs[s->queue[i].job].arrival_s;
 	while (rc > 0 && s->n_queue && s->total_free >= s->least_k)

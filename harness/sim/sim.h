@@ -10,7 +10,10 @@
 #include "workloads/schedule/schedule.h"
 
 /* ---- one pipeline (design section 4, "Step time, event simulation") ----
- * Times in any one unit; results in the same. */
+ * Times in any one unit; results in the same. A message leaves when the
+ * operation that made it ends, waits for its direction of the hop (first in,
+ * first out; the two directions are independent), is `serialisation` long on it
+ * and arrives `latency` later. */
 struct pipeline {
 	struct schedule_spec schedule;
 	const double *tf, *tb, *tw;	/* per stage and micro-batch; [stages]; tw may be NULL (0).
@@ -22,6 +25,14 @@ struct pipeline {
 	int max_activations;		/* per stage; 0: unlimited; exceeding it is -E2BIG with the number */
 };
 
+/* Waiting split by what was waited for; the parts add up. */
+struct wait_split {
+	double compute;		/* the sender had not made it yet */
+	double serialisation;		/* queueing for the link and being put on it */
+	double latency;
+};
+enum wait_kind { WAIT_NONE, WAIT_COMPUTE, WAIT_SERIALISATION, WAIT_LATENCY };
+
 /* One interval of a stage's timeline. */
 struct timeline_op {
 	int stage;
@@ -30,21 +41,61 @@ struct timeline_op {
 	int32_t micro_batch;
 	double start, end;
 	double waited;			/* idle before start */
-	uint8_t waited_for;		/* enum wait_kind */
+	uint8_t waited_for;		/* enum wait_kind: the largest part of split */
+	struct wait_split split;
+	double held;			/* no_overlap: after end, until its message has left */
 };
-enum wait_kind { WAIT_NONE, WAIT_COMPUTE, WAIT_SERIALISATION, WAIT_LATENCY };
+
+/* Where the step went on one stage; all parts add up to step_time. */
+struct stage_times {
+	double busy;
+	struct wait_split waiting;
+	double held;			/* no_overlap: not computing, for its own message */
+	double drained;			/* after its last operation */
+};
 
 struct pipeline_result {
 	double step_time;
 	double bubble;			/* 1 - busy / step, mean over stages */
 	double *busy;			/* [stages], caller's array or NULL */
-	double *waiting;		/* [stages], caller's array or NULL */
+	double *waiting;		/* [stages], caller's array or NULL: step - busy */
+	struct stage_times *stages;	/* [stages], caller's array or NULL */
 	/* Called for every operation, in order per stage, if not NULL. */
 	void (*on_op)(void *arg, const struct timeline_op *op);
 	void *arg;
 };
 
+/* Exact. O(operations) time, O(stages) memory beside messages under way.
+ * -EINVAL: the schedule, or a time that is negative or not a number;
+ * -E2BIG: max_activations exceeded. An infinite serialisation (a dead link) is
+ * allowed and gives an infinite step. */
 int pipeline_simulate(const struct pipeline *p, struct pipeline_result *out, struct bace_err *err);
+
+/* ---- several pipelines that share links ----
+ *
+ * Every job runs its pipeline again and again, the next step when all stages
+ * are done with the last, until each has done warmup_steps + steps. Messages of
+ * all jobs queue first in, first out for a link; a message holds the link for
+ * its own serialisation. A hop direction with link -1 is the job's own.
+ * A message that is made at the same time as another goes first if its job
+ * stands first, then if its stage does. */
+struct shared_pipeline {
+	struct pipeline p;
+	const int *fwd_link, *rev_link;	/* as fwd_latency: index of a link, or -1; NULL: all -1 */
+	double start;			/* of the first step */
+};
+
+struct shared_result {
+	double mean_step, median_step;	/* over `steps` steps after the warm-up */
+	double first_step;		/* with warm-up */
+	double busy;			/* compute / step, mean over stages */
+};
+
+/* Exact. O(operations * log(stages of all jobs)). out[n]. With one job and one
+ * step, first_step is pipeline_simulate's step_time, to the bit (unless a link
+ * is named for two channels of that job). */
+int pipelines_simulate_shared(int n, const struct shared_pipeline *jobs, int n_links, int warmup_steps,
+			      int steps, struct shared_result *out, struct bace_err *err);
 
 /* ---- the cluster (design section 6) ----
  *
@@ -117,6 +168,7 @@ struct cluster_result {
 	double energy_j, cost_usd;	/* sums over jobs, plus idle */
 	double idle_energy_j, idle_cost_usd;	/* bill_idle: free GPUs at idle_ctx_w over the makespan */
 	double gpu_utilisation;		/* GPU-seconds held / GPU-seconds there during the makespan */
+	int max_queue;			/* most jobs that waited when the policy was called */
 	int64_t n_events;		/* instants */
 	int64_t n_moments;		/* questions to the oracle */
 	int64_t n_decisions;		/* calls of the policy */
