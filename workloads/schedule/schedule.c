@@ -11,6 +11,8 @@ enum { DONE_F, DONE_B, DONE_W, WARM };
 
 int schedule_check(const struct schedule_spec *s, struct bace_err *e)
 {
+	if ((unsigned)s->kind > SCHED_ZB_H1)
+		return bace_fail(e, EINVAL, "schedule %d: there is none of that number", (int)s->kind);
 	if (s->stages < 1)
 		return bace_fail(e, EINVAL, "stages = %d: must be at least 1", s->stages);
 	if (s->micro_batches < 1)

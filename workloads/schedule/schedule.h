@@ -27,6 +27,14 @@ struct schedule_spec {
 	int chunks;		/* v; 1 unless interleaved */
 };
 
+/*
+ * Sources. gpipe: Huang et al., arXiv 1811.06965, backwards in the order of the
+ * forwards. 1f1b and interleaved-1f1b: Narayanan et al., arXiv 2104.04473, in
+ * Megatron-LM's order. eager-1f1b: 1f1b with 2(p-1-i) forwards before the first
+ * backward of stage i. zb-h1: Qi et al., arXiv 2401.10241; stage i does W(j)
+ * after B(j+i).
+ */
+
 /* -EINVAL with what is allowed: p >= 1, m >= 1, interleaved needs m % p == 0 and v >= 2. */
 int schedule_check(const struct schedule_spec *s, struct bace_err *e);
 
@@ -43,7 +51,17 @@ bool schedule_next(struct schedule_iter *it, struct op *out);
 
 /* Number of operations of a stage in one step. */
 int64_t schedule_n_ops(const struct schedule_spec *s, int stage);
-/* Peak number of activations (micro-batch x chunk) that stage holds. */
+/* Peak number of activations (micro-batch x chunk) that stage holds between
+ * their forward and their backward. What zb-h1 keeps on for W is not counted:
+ * with it every stage holds at most what stage 0 does. */
 int schedule_live_activations(const struct schedule_spec *s, int stage);
+
+/* The part of a whole backward that is W, the gradient of the weights, which
+ * zb-h1 does apart. Weights and inputs cost one forward each; with full
+ * recomputation B does the forward again as well. */
+static inline double schedule_weight_share(bool recompute)
+{
+	return recompute ? 1.0 / 3 : 1.0 / 2;
+}
 
 #endif
