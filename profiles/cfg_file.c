@@ -135,6 +135,16 @@ char *cfg_reference(config_setting_t *group, const char *key, const char *kind,
 
 /* ---- one file ---- */
 
+/* Its path among the profiles: the text, and so its hash, must not depend on
+ * where they are installed. */
+static const char *portable_path(const char *path)
+{
+	const char *dir = profiles_dir();
+	size_t n = strlen(dir);
+
+	return !strncmp(path, dir, n) && path[n] == '/' ? path + n + 1 : path;
+}
+
 static bool keep_file(struct cfg_loader *l, const char *path, const char *text, size_t len)
 {
 	char *copy = strdup(path);
@@ -143,7 +153,7 @@ static bool keep_file(struct cfg_loader *l, const char *path, const char *text, 
 		free(copy);
 		return cfg_no_memory(l);
 	}
-	if (bace_buf_addf(&l->text, "#### %s\n", path) || bace_buf_add(&l->text, text, len) ||
+	if (bace_buf_addf(&l->text, "#### %s\n", portable_path(path)) || bace_buf_add(&l->text, text, len) ||
 	    bace_buf_add(&l->text, "\n", len && text[len - 1] != '\n'))
 		return cfg_no_memory(l);
 	return true;
