@@ -1,0 +1,39 @@
+/* Private to results: the open store and its statements. */
+#ifndef BACE_RESULTS_STORE_H
+#define BACE_RESULTS_STORE_H
+
+#include <sqlite3.h>
+
+#include "results/results.h"
+
+enum insert { INSERT_RUN, INSERT_LINK_TRUTH, INSERT_PLAN_CHECK, INSERT_PLACEMENT, INSERT_STEP,
+	INSERT_TRANSFER, INSERT_OP, INSERT_JOB_OUTCOME, INSERT_DECISION, INSERT_SKIP, INSERT_MOMENT,
+	INSERT_MOMENT_JOB, N_INSERTS };
+
+struct store {
+	sqlite3 *db;
+	char *path;
+	sqlite3_stmt *inserts[N_INSERTS];	/* prepared when first used */
+	int64_t op_placement, op_seq;		/* next number of that placement's operations */
+};
+
+/* Fills e from the database's last error; returns -errno. */
+int store_fail(struct store *s, struct bace_err *e, const char *what);
+/* Binds one argument a letter: s text (may be NULL), d double (NaN: NULL),
+ * i int64_t; steps and resets. */
+int store_insert(struct store *s, enum insert which, struct bace_err *e, const char *format, ...);
+int store_exec(struct store *s, const char *sql, struct bace_err *e);
+/* Prepares sql and binds run to its first parameter, if it has one. */
+int store_query(struct store *s, const char *sql, const char *run, sqlite3_stmt **out,
+		struct bace_err *e);
+/* NULL is NaN; NULL is "". */
+double column_number(sqlite3_stmt *q, int column);
+const char *column_text(sqlite3_stmt *q, int column);
+
+/* What the bytes of a file say, without a database library in the way.
+ * Returns 0 when it may be opened (or is not there), else -errno with what is
+ * wrong with it. *version is -1 when only the library can tell (a log beside
+ * it holds newer pages). */
+int store_probe(const char *path, int *version, struct bace_err *e);
+
+#endif
