@@ -25,6 +25,9 @@ static int send_request(struct shaperd_client *c, uint32_t type, uint32_t n, str
 	do
 		sent = send(c->fd, &c->request, bytes, MSG_NOSIGNAL);
 	while (sent < 0 && errno == EINTR);
+	/* A daemon that refuses says why and hangs up: its words may already wait. */
+	if (sent < 0 && errno == EPIPE)
+		return 0;
 	return sent == (ssize_t)bytes ? 0 : bace_fail_errno(e, errno, "send to bace-shaperd");
 }
 
@@ -32,9 +35,12 @@ static int receive_reply(struct shaperd_client *c, struct bace_err *e)
 {
 	ssize_t n;
 
+	bool reset_seen = false;
+
+	/* ECONNRESET comes before a last reply that is still queued. */
 	do
 		n = recv(c->fd, &c->reply, sizeof(c->reply), 0);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset_seen && (reset_seen = true))));
 	if (n < 0)
 		return bace_fail_errno(e, errno, "hear from bace-shaperd");
 	if (!n)

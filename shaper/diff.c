@@ -62,60 +62,30 @@ static bool is_plumbing(const struct tcobj *o)
 	return is_table(o) || (o->type == TCOBJ_FILTER && o->kind == &kind_u32 && o->u.u32.link);
 }
 
-/* A table cannot go while something links to it, so when the tables of a
- * priority change, all its filters are laid anew. */
-static bool plumbing_differs(const struct if_state *a, const struct index *b, uint16_t prio)
+/* Do the tables, or what links to them, differ? */
+static bool plumbing_differs(const struct if_state *a, const struct index *b)
 {
 	for (size_t i = 0; i < a->n; i++) {
-		const struct tcobj *o = &a->v[i];
 		const struct tcobj *other;
 
-		if (o->prio != prio || !is_plumbing(o))
+		if (!is_plumbing(&a->v[i]))
 			continue;
-		other = index_find(b, o);
-		if (!other || !tcobj_equal(o, other))
+		other = index_find(b, &a->v[i]);
+		if (!other || !tcobj_equal(&a->v[i], other))
 			return true;
 	}
 	return false;
 }
 
-static bool prio_has_filter(const struct if_state *s, uint16_t prio)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (s->v[i].type == TCOBJ_FILTER && s->v[i].prio == prio)
-			return true;
-	return false;
-}
-
-/* A filter of a priority, standing for all of them: handle 0. */
-static const struct tcobj *first_filter(const struct if_state *s, uint16_t prio)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (s->v[i].type == TCOBJ_FILTER && s->v[i].prio == prio)
-			return &s->v[i];
-	return NULL;
-}
-
-static int add_all_filters(const struct if_state *want, uint16_t prio, struct plan_steps *out)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < want->n && !rc; i++)
-		if (want->v[i].type == TCOBJ_FILTER && want->v[i].prio == prio)
-			rc = step(out, PLAN_ADD, &want->v[i]);
-	return rc;
-}
-
-static int diff_nodes(const struct if_state *want, const struct index *have_ix,
-		      const struct if_state *have, const struct index *want_ix, uint16_t prio,
-		      struct plan_steps *out)
+static int diff_nodes(const struct if_state *want, const struct index *want_ix,
+		      const struct if_state *have, const struct index *have_ix, struct plan_steps *out)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < want->n && !rc; i++) {
 		const struct tcobj *o = &want->v[i], *old;
 
-		if (o->type != TCOBJ_FILTER || o->prio != prio)
+		if (o->type != TCOBJ_FILTER)
 			continue;
 		old = index_find(have_ix, o);
 		if (old && tcobj_equal(o, old))
@@ -127,49 +97,40 @@ static int diff_nodes(const struct if_state *want, const struct index *have_ix,
 			rc = step(out, PLAN_ADD, o);
 	}
 	for (size_t i = 0; i < have->n && !rc; i++)
-		if (have->v[i].type == TCOBJ_FILTER && have->v[i].prio == prio &&
-		    !index_find(want_ix, &have->v[i]))
+		if (have->v[i].type == TCOBJ_FILTER && !index_find(want_ix, &have->v[i]))
 			rc = step(out, PLAN_DELETE, &have->v[i]);
 	return rc;
 }
 
-static int diff_prio(const struct if_state *want, const struct index *want_ix, const struct if_state *have,
-		     const struct index *have_ix, uint16_t prio, struct plan_steps *out)
+static bool seen_prio(const struct if_state *s, size_t upto, uint16_t prio)
 {
-	int rc;
+	for (size_t i = 0; i < upto; i++)
+		if (s->v[i].type == TCOBJ_FILTER && s->v[i].prio == prio)
+			return true;
+	return false;
+}
 
-	if (!prio_has_filter(have, prio))
-		return add_all_filters(want, prio, out);
-	if (prio_has_filter(want, prio) && !plumbing_differs(want, have_ix, prio) &&
-	    !plumbing_differs(have, want_ix, prio))
-		return diff_nodes(want, have_ix, have, want_ix, prio, out);
-	rc = step(out, PLAN_DELETE_PRIO, first_filter(have, prio));
-	return rc ? rc : add_all_filters(want, prio, out);
+/* u32's tables are shared by all priorities of a qdisc and go with the last of
+ * them, so when a table changes all filters are laid anew. */
+static int relay_filters(const struct if_state *want, const struct if_state *have, struct plan_steps *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < have->n && !rc; i++)
+		if (have->v[i].type == TCOBJ_FILTER && !seen_prio(have, i, have->v[i].prio))
+			rc = step(out, PLAN_DELETE_PRIO, &have->v[i]);
+	for (size_t i = 0; i < want->n && !rc; i++)
+		if (want->v[i].type == TCOBJ_FILTER)
+			rc = step(out, PLAN_ADD, &want->v[i]);
+	return rc;
 }
 
 static int diff_filters(const struct if_state *want, const struct index *want_ix,
 			const struct if_state *have, const struct index *have_ix, struct plan_steps *out)
 {
-	uint16_t done[64];
-	size_t n_done = 0;
-	int rc = 0;
-
-	for (size_t i = 0; i < want->n + have->n && !rc; i++) {
-		const struct tcobj *o = i < want->n ? &want->v[i] : &have->v[i - want->n];
-		size_t k = 0;
-
-		if (o->type != TCOBJ_FILTER)
-			continue;
-		while (k < n_done && done[k] != o->prio)
-			k++;
-		if (k < n_done)
-			continue;
-		if (n_done == ARRAY_LEN(done))
-			return -E2BIG;
-		done[n_done++] = o->prio;
-		rc = diff_prio(want, want_ix, have, have_ix, o->prio, out);
-	}
-	return rc;
+	if (plumbing_differs(want, have_ix) || plumbing_differs(have, want_ix))
+		return relay_filters(want, have, out);
+	return diff_nodes(want, want_ix, have, have_ix, out);
 }
 
 /* ---- qdiscs and classes ---- */

@@ -1,0 +1,419 @@
+/* What apply does, and what it leaves: judged by tc, ping and iptables. */
+#include "tests/netns/shaper/support.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first. */
+#include <cmocka.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct shaperd_client *connected(void)
+{
+	struct shaperd_client *c;
+	struct bace_err e;
+
+	for (int i = 0; shaperd_connect(SOCKET, &c, &e); i++) {
+		if (i == 100 || (e.errnum != ECONNREFUSED && e.errnum != EBUSY))
+			fail_msg("%s", e.msg);
+		usleep(20000);
+	}
+	return c;
+}
+
+static void plan(struct shaperd_client *c, const struct shape_spec *s)
+{
+	struct bace_err e;
+
+	if (shaperd_plan(c, s, &e))
+		fail_msg("%s", e.msg);
+}
+
+static char *tc_state(void)
+{
+	return sh_output("ip netns exec g sh -c 'tc qdisc show; tc class show dev wan0 | sort; tc filter show dev wan0; "
+			 "tc class show dev lan0 | sort; tc filter show dev lan0; iptables-legacy-save -t mangle; "
+			 "ip6tables-legacy-save -t mangle' | grep -v -e '^#' -e '^:' | "
+			 /* The kernel numbers u32's root tables as it likes. */
+			 "sed 's/fh 8[0-9a-f]*:/fh R:/; s/ht 8[0-9a-f]*/ht R/; s/refcnt [0-9]*//'");
+}
+
+/* cmocka cuts long strings; diff shows the line. */
+static void assert_same_state(const char *a, const char *b)
+{
+	FILE *fa, *fb;
+
+	if (!strcmp(a, b))
+		return;
+	fa = fopen("/run/before", "w");
+	fb = fopen("/run/after", "w");
+	fputs(a, fa);
+	fputs(b, fb);
+	fclose(fa);
+	fclose(fb);
+	sh_status("diff /run/before /run/after");
+	fail_msg("the states differ");
+}
+
+static void reads_back_what_was_asked(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected();
+
+	plan(c, &s);
+	sh("ip netns exec g tc class show dev wan0 | grep -q 'class htb bace:11 root leaf 11: prio 0 rate 50Mbit ceil 50Mbit burst 30[0-9][0-9]b'");
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'qdisc bfifo 11: parent bace:11 limit'");
+	sh("ip netns exec g tc filter show dev wan0 | grep -q 'match 0a110000/ffff0000 at 16'");
+	sh("ip netns exec g tc filter show dev wan0 | grep -q 'match fd000011/ffffffff at 24'");
+	if (backend == DELAY_NETEM)
+		sh("ip netns exec g tc qdisc show dev lan0 | grep -q 'qdisc netem 11: parent bace:11 limit [0-9]* delay 20ms'");
+	else
+		sh("ip netns exec g iptables-legacy-save | grep -q -e '-A BACE-DELAY -s 10.17.0.0/16 -j NFQUEUE --queue-num 47822$'");
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void a_second_apply_sends_nothing_and_counters_run_on(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 5000000);
+	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected();
+	struct shape_stats before, after;
+
+	plan(c, &s);
+	assert_true(shaperd_changes(c) > 0);
+	assert_int_equal(ping("b", ADDR_A, 5, 20).received, 5);
+	assert_int_equal(shaperd_stats(c, &before, NULL), 0);
+	assert_int_equal(before.n, 1);
+	assert_int_equal(before.v[0].rate_bps, 50000000);
+	assert_int_equal(before.v[0].latency_ns, 5000000);
+	/* 5 echo requests of 84 bytes IP + 14 Ethernet. */
+	assert_int_equal(before.v[0].bytes, 5 * 98);
+	assert_int_equal(before.v[0].delay_packets, 5);
+	plan(c, &s);
+	assert_int_equal(shaperd_changes(c), 0);
+	assert_int_equal(ping("b", ADDR_A, 1, 20).received, 1);
+	assert_int_equal(shaperd_stats(c, &after, NULL), 0);
+	assert_int_equal(after.v[0].bytes, 6 * 98);
+	assert_int_equal(after.v[0].delay_packets, 6);
+	assert_true(after.delay_alive);
+	shape_stats_free(&before);
+	shape_stats_free(&after);
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void closing_the_connection_restores_everything(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = shaperd_start("g", "");
+	CLEANUP_FREE char *before = tc_state();
+	struct shaperd_client *c = connected();
+	CLEANUP_FREE char *during = NULL;
+	CLEANUP_FREE char *after = NULL;
+	struct bace_err e;
+
+	plan(c, &s);
+	during = tc_state();
+	assert_string_not_equal(before, during);
+	shaperd_close(c);
+	/* The next client gets the lease once the revert is done. */
+	c = connected();
+	after = tc_state();
+	assert_same_state(before, after);
+	/* And so does an explicit clear. */
+	plan(c, &s);
+	assert_int_equal(shaperd_clear(c, &e), 0);
+	free(after);
+	after = tc_state();
+	assert_same_state(before, after);
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void a_killed_client_loses_its_lease(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = shaperd_start("g", ""), client;
+	CLEANUP_FREE char *before = tc_state();
+	CLEANUP_FREE char *after = NULL;
+	int ready[2];
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	client = fork();
+	if (!client) {
+		struct shaperd_client *mine;
+
+		if (shaperd_connect(SOCKET, &mine, NULL) || shaperd_plan(mine, &s, NULL) || write(ready[1], "", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	kill(client, SIGKILL);
+	waitpid(client, NULL, 0);
+	shaperd_close(connected());
+	after = tc_state();
+	assert_same_state(before, after);
+	close(ready[0]);
+	close(ready[1]);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void a_second_client_is_refused_while_the_lease_is_held(void **state)
+{
+	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected(), *second;
+	struct bace_err e;
+
+	assert_int_equal(shaperd_connect(SOCKET, &second, &e), -EBUSY);
+	assert_non_null(strstr(e.msg, "lease"));
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void a_second_daemon_in_the_namespace_is_refused(void **state)
+{
+	pid_t d = shaperd_start("g", "");
+
+	assert_int_equal(sh_status("ip netns exec g %s --socket /run/other 2>/run/said",
+				   getenv("BACE_SHAPERD")), 1);
+	sh("grep -q 'already running' /run/said");
+	shaperd_stop(d, SIGTERM);
+}
+
+static void the_lease_ends_at_its_deadline(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = shaperd_start("g", "--lease-timeout 0.5");
+	CLEANUP_FREE char *before = tc_state();
+	CLEANUP_FREE char *after = NULL;
+	struct shaperd_client *c = connected();
+	struct pollfd gone = { .events = POLLIN };
+	struct bace_err e;
+
+	plan(c, &s);
+	for (int i = 0; i < 5; i++) {
+		usleep(200000);
+		assert_int_equal(shaperd_keepalive(c, &e), 0);
+	}
+	gone.fd = shaperd_fd(c);
+	assert_int_equal(poll(&gone, 1, 10000), 1);
+	shaperd_close(c);
+	shaperd_close(connected());
+	after = tc_state();
+	assert_same_state(before, after);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void sigterm_clears_and_a_leftover_can_be_cleared(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	CLEANUP_FREE char *before = tc_state();
+	CLEANUP_FREE char *after = NULL;
+	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected();
+
+	plan(c, &s);
+	shaperd_stop(d, SIGTERM);
+	after = tc_state();
+	assert_same_state(before, after);
+	shaperd_close(c);
+
+	d = shaperd_start("g", "");
+	c = connected();
+	plan(c, &s);
+	shaperd_stop(d, SIGKILL);
+	shaperd_close(c);
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
+	sh("ip netns exec g %s --clear -q", getenv("BACE_SHAPERD"));
+	free(after);
+	after = tc_state();
+	assert_same_state(before, after);
+}
+
+/* In the lab the delay line fails closed: no packet passes undelayed. */
+static void a_dead_delay_line_is_never_quietly_fast(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	struct shaperd_client *c;
+	pid_t d;
+
+	if (backend == DELAY_NETEM)
+		return;
+	d = shaperd_start("g", "");
+	c = connected();
+	plan(c, &s);
+	assert_int_equal(ping("b", ADDR_A, 2, 50).received, 2);
+	shaperd_stop(d, SIGKILL);
+	assert_int_equal(ping("b", ADDR_A, 2, 50).received, 0);
+	shaperd_close(c);
+	sh("ip netns exec g %s --clear -q", getenv("BACE_SHAPERD"));
+	assert_int_equal(ping("b", ADDR_A, 2, 50).received, 2);
+}
+
+static void gso_max_size_is_set_and_put_back(void **state)
+{
+	struct shape_spec s = { .egress = "eth0", .mtu = 1500, .gso_max_bytes = 5000 };
+	pid_t d = shaperd_start("b", "");
+	struct shaperd_client *c = connected();
+	CLEANUP_FREE char *before = sh_output("ip -n b -d link show eth0 | grep -o 'gso_max_size [0-9]*'");
+	CLEANUP_FREE char *after = NULL;
+
+	plan(c, &s);
+	sh("ip -n b -d link show eth0 | grep -q 'gso_max_size 5000 '");
+	plan(c, &s);
+	assert_int_equal(shaperd_changes(c), 0);
+	s.gso_max_bytes = 3000;
+	plan(c, &s);
+	sh("ip -n b -d link show eth0 | grep -q 'gso_max_size 3000 '");
+	shaperd_close(c);
+	shaperd_close(connected());
+	after = sh_output("ip -n b -d link show eth0 | grep -o 'gso_max_size [0-9]*'");
+	assert_same_state(before, after);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void bad_plans_change_nothing(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = shaperd_start("g", "--iface wan0,lan0,nosuch0 --prefix 10.0.0.0/8 --prefix fd00::/8");
+	CLEANUP_FREE char *before = tc_state();
+	CLEANUP_FREE char *after = NULL;
+	struct shaperd_client *c = connected();
+	struct bace_err e;
+
+	snprintf(s.egress, sizeof(s.egress), "nosuch0");
+	assert_int_equal(shaperd_plan(c, &s, &e), -ENODEV);
+	assert_non_null(strstr(e.msg, "nosuch0"));
+	snprintf(s.egress, sizeof(s.egress), "lo");
+	assert_int_equal(shaperd_plan(c, &s, &e), -EACCES);
+	snprintf(s.egress, sizeof(s.egress), "wan0");
+	l.prefixes[0] = (struct shape_prefix){ .family = AF_INET, .len = 16, .addr = { 192, 168 } };
+	assert_int_equal(shaperd_plan(c, &s, &e), -EACCES);
+	l.prefixes[0] = (struct shape_prefix){ .family = AF_INET, .len = 16, .addr = { 10, 17 } };
+	l.loss = 2;
+	assert_int_equal(shaperd_plan(c, &s, &e), -EINVAL);
+	memset(l.name, 'x', sizeof(l.name));
+	assert_int_equal(shaperd_plan(c, &s, &e), -EINVAL);
+	after = tc_state();
+	assert_same_state(before, after);
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+/* The second interface fails, so the first is put back. */
+static void a_partial_failure_is_undone(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = shaperd_start("g", "");
+	CLEANUP_FREE char *good = NULL;
+	CLEANUP_FREE char *after = NULL;
+	struct shaperd_client *c = connected();
+	struct bace_err e;
+
+	plan(c, &s);
+	good = tc_state();
+	l.rate_bps = 10000000;
+	snprintf(s.ingress, sizeof(s.ingress), "nosuch0");
+	if (backend == DELAY_NFQUEUE)
+		l.impair.corrupt = 0.1;
+	assert_true(shaperd_plan(c, &s, &e) < 0);
+	after = tc_state();
+	assert_same_state(good, after);
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+static void links_come_and_go_in_place(void **state)
+{
+	struct shape_link l[12];
+	struct shape_spec s = spec_to_a(l, 50000000, 5000000);
+	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected();
+	CLEANUP_FREE char *one = NULL;
+	CLEANUP_FREE char *after = NULL;
+
+	plan(c, &s);
+	one = tc_state();
+	for (int i = 1; i < 12; i++) {
+		l[i] = l[0];
+		l[i].region = (uint16_t)(i + 1);
+		l[i].prefixes[0].addr[1] = (uint8_t)(17 + i);
+		l[i].prefixes[1].addr[3] = (uint8_t)(17 + i);
+	}
+	/* 12 prefixes are hashed, one stands in a list. */
+	s.n_links = 12;
+	plan(c, &s);
+	assert_int_equal(ping("b", ADDR_A, 2, 20).received, 2);
+	assert_int_equal(ping("b", ADDR6_A, 2, 20).received, 2);
+	sh("ip netns exec g tc class show dev wan0 | grep -q bace:1c");
+	plan(c, &s);
+	assert_int_equal(shaperd_changes(c), 0);
+	s.n_links = 11;
+	plan(c, &s);
+	assert_int_equal(ping("b", ADDR_A, 2, 20).received, 2);
+	s.n_links = 1;
+	plan(c, &s);
+	after = tc_state();
+	assert_same_state(one, after);
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+static int setup(void **state)
+{
+	network_up();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	network_down();
+	return 0;
+}
+
+static int body(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_back_what_was_asked),
+		cmocka_unit_test(a_second_apply_sends_nothing_and_counters_run_on),
+		cmocka_unit_test(closing_the_connection_restores_everything),
+		cmocka_unit_test(a_killed_client_loses_its_lease),
+		cmocka_unit_test(a_second_client_is_refused_while_the_lease_is_held),
+		cmocka_unit_test(a_second_daemon_in_the_namespace_is_refused),
+		cmocka_unit_test(the_lease_ends_at_its_deadline),
+		cmocka_unit_test(sigterm_clears_and_a_leftover_can_be_cleared),
+		cmocka_unit_test(a_dead_delay_line_is_never_quietly_fast),
+		cmocka_unit_test(gso_max_size_is_set_and_put_back),
+		cmocka_unit_test(bad_plans_change_nothing),
+		cmocka_unit_test(a_partial_failure_is_undone),
+		cmocka_unit_test(links_come_and_go_in_place),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
+
+int main(int argc, char **argv)
+{
+	return sandbox_main(argc, argv, body);
+}
