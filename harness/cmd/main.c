@@ -7,6 +7,8 @@
 
 static const struct command *const commands[] = {
 	&cmd_run,
+	&cmd_sim,
+	&cmd_merge,
 	&cmd_check,
 	&cmd_policies,
 	&cmd_lab_inner,

@@ -247,6 +247,40 @@ static void check_job(const struct drawn *d, const struct job_outcome *o)
 	check(o->slowdown > 0);
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Type 7 of the sorted values. */
+static double quantile(const double *v, int n, double q)
+{
+	int i = (int)((n - 1) * q);
+
+	return i + 1 < n ? v[i] + ((n - 1) * q - i) * (v[i + 1] - v[i]) : v[i];
+}
+
+static void check_quantiles(const struct cluster_result *r)
+{
+	double v[64], sum = 0;
+	int n = 0;
+
+	for (int i = 0; i < r->n; i++)
+		if (r->jobs[i].finished)
+			v[n++] = r->jobs[i].jct_s;
+	check(n == r->n_finished);
+	if (!n)
+		return;
+	qsort(v, (size_t)n, sizeof(*v), by_value);
+	for (int i = 0; i < n; i++)
+		sum += v[i];
+	check(near(r->mean_jct_s, sum / n));
+	check(near(r->median_jct_s, quantile(v, n, 0.5)));
+	check(near(r->p95_jct_s, quantile(v, n, 0.95)));
+}
+
 static void check_totals(const struct drawn *d, const struct cluster_result *r)
 {
 	double energy = r->idle_energy_j, cost = r->idle_cost_usd, gross = fabs(r->idle_cost_usd);
@@ -376,6 +410,7 @@ static void one_scenario(uint64_t seed)
 	seen.scenarios++;
 	run(&d, &set, true, true, &base);
 	check_totals(&d, &base);
+	check_quantiles(&base);
 	count(&base);
 	if (blocks(&set.spec))
 		check_fcfs(&d, &base);
