@@ -3,162 +3,169 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/oracle/oracle.h"
-
-/* Does the placement cross the directed link? Activations use a hop in the
- * order of the path, gradients against it: both directions are crossed. */
-static bool crosses(const struct placement *p, int src, int dst)
-{
-	for (int i = 0; i + 1 < p->n_parts; i++) {
-		int a = p->parts[i].region, b = p->parts[i + 1].region;
-
-		if ((a == src && b == dst) || (a == dst && b == src))
-			return true;
-	}
-	return false;
-}
-
-/* Max-min share of `own` among demands that it and the others have: grows the
- * common level until the capacity is used up. */
-static double others_share(double capacity, const double *demand, int n, double own)
-{
-	double left = capacity, level = 0, given = 0;
-	int open = n + 1;
-
-	/* Fill to the least unsatisfied demand, as often as there are distinct ones. */
-	while (open > 0 && left > 0) {
-		double next = own > level ? own : INFINITY;
-
-		for (int i = 0; i < n; i++)
-			if (demand[i] > level && demand[i] < next)
-				next = demand[i];
-		open = own > level;
-		for (int i = 0; i < n; i++)
-			open += demand[i] > level;
-		if (!open)
-			break;
-		double step = fmin(next - level, left / open);
-
-		left -= step * open;
-		level += step;
-		if (level < next)
-			break;
-	}
-	for (int i = 0; i < n; i++)
-		given += fmin(demand[i], level);
-	return given;
-}
+#include "harness/oracle/shares.h"
 
 double moment_link_goodput_bps(const struct moment *m, int which, int src, int dst)
 {
 	const struct cluster *c = &m->exp->cluster;
-	double capacity = goodput_bps(m->capacity_bps[src * c->n_regions + dst], c->mtu);
-	double few[32], *demand = few, given;
-	int n = 0;
-
-	if (m->n > 32) {
-		demand = malloc((size_t)m->n * sizeof(*demand));
-		if (!demand)
-			return NAN;
-	}
-	for (int i = 0; i < m->n; i++)
-		if (i != which && crosses(m->placements[i], src, dst))
-			demand[n++] = placement_demand_bps(m->exp, m->models, m->placements[i]);
-	given = n ? others_share(capacity, demand, n,
-				 placement_demand_bps(m->exp, m->models, m->placements[which])) : 0;
-	if (demand != few)
-		free(demand);
-	return capacity - given;
-}
-
-static struct hop_cost local_hop(const struct region *r, double bits, unsigned mtu)
-{
-	return (struct hop_cost){ .serialisation_s = bits / goodput_bps(r->bandwidth_bps, mtu),
-				  .latency_s = (double)r->intra_latency_ns / 1e9 };
-}
-
-static struct hop_cost link_hop(const struct moment *m, int which, int src, int dst, double bits)
-{
-	return (struct hop_cost){
-		.serialisation_s = bits / moment_link_goodput_bps(m, which, src, dst),
-		.latency_s = (double)cluster_link(&m->exp->cluster, src, dst)->latency_ns / 1e9 };
-}
-
-void moment_hops(const struct moment *m, int which, struct hop_cost *fwd, struct hop_cost *rev)
-{
 	const struct placement *p = m->placements[which];
-	const struct cluster *c = &m->exp->cluster;
-	double bits = 8 * m->models->v[p->job].boundary_bytes;
-	int hop = 0;
+	int link = src * c->n_regions + dst;
+	double goodput = goodput_bps(m->capacity_bps[link], c->mtu);
+	struct shares s = { 0 };
 
-	for (int part = 0; part < p->n_parts; part++) {
-		int r = p->parts[part].region;
-		struct hop_cost local = local_hop(&c->regions[r], bits, c->mtu);
+	if (shares_compute(&s, m, moment_chunks(m))) {
+		goodput = NAN;
+	} else if (p->n_parts > 1) {
+		size_t end = which + 1 < m->n ? s.first[which + 1] : s.n;
 
-		for (int i = 0; i + 1 < p->parts[part].gpus; i++, hop++)
-			fwd[hop] = rev[hop] = local;
-		if (part + 1 == p->n_parts)
-			break;
-		int next = p->parts[part + 1].region;
-
-		fwd[hop] = link_hop(m, which, r, next, bits);
-		rev[hop] = link_hop(m, which, next, r, bits);
-		hop++;
+		for (size_t x = s.first[which]; x < end; x++)
+			if (s.v[x].link == link)
+				goodput = s.v[x].goodput_bps;
 	}
+	shares_free(&s);
+	return goodput;
 }
+
+int moment_hops(const struct moment *m, int which, struct hop_cost *fwd, struct hop_cost *rev)
+{
+	struct shares s = { 0 };
+	int rc = shares_compute(&s, m, moment_chunks(m));
+
+	if (!rc)
+		shares_hops(&s, which, false, fwd, rev);
+	shares_free(&s);
+	return rc;
+}
+
+int moment_hops_wrapped(const struct moment *m, int which, struct hop_cost *fwd, struct hop_cost *rev)
+{
+	struct shares s = { 0 };
+	int rc = shares_compute(&s, m, moment_chunks(m));
+
+	if (!rc)
+		shares_hops(&s, which, true, fwd, rev);
+	shares_free(&s);
+	return rc;
+}
+
+/* ---- the key ---- */
 
 static int by_text(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Name, shape and path of one job: the name first, so that texts sort by it. */
 static char *placement_key(const struct moment *m, const struct placement *p)
 {
+	const struct job *job = &m->exp->jobs[p->job];
+	const struct job_model *j = &m->models->v[p->job];
 	CLEANUP_FREE char *path = placement_format(&m->exp->cluster, p);
-	char *text = NULL;
+	char *text;
 
-	if (!path || asprintf(&text, "%s @ %s", m->exp->jobs[p->job].name, path) < 0)
+	if (!path || asprintf(&text, "%s (%s, m %d, beta %d, F %.17g s, B %.17g s, A %.17g B) @ %s", job->name,
+			      m->exp->models[job->model].name, j->m, job->micro_batch_size, j->fwd_s, j->bwd_s,
+			      j->boundary_bytes, path) < 0)
 		return NULL;
 	return text;
 }
 
-/* The truth of a moment: capacities of the links that some placement crosses. */
-static int add_links(const struct moment *m, struct bace_buf *b)
+static char *link_key(const struct moment *m, int link)
 {
 	const struct cluster *c = &m->exp->cluster;
-	int n = c->n_regions;
+	const struct link *l = &c->links[link];
+	char *text;
 
-	for (int i = 0; i < n * n; i++) {
-		bool used = false;
+	if (asprintf(&text, "%s-%s %.17g bit/s %lld ns jitter %lld ns/%d loss %.17g buffer %llu",
+		     c->regions[link / c->n_regions].name, c->regions[link % c->n_regions].name,
+		     m->capacity_bps[link], (long long)l->latency_ns, (long long)l->jitter_ns,
+		     (int)l->jitter_dist, l->loss, (unsigned long long)l->buffer_bytes) < 0)
+		return NULL;
+	return text;
+}
 
-		for (int k = 0; k < m->n && !used; k++)
-			used = crosses(m->placements[k], i / n, i % n);
-		if (used && bace_buf_addf(b, "; %s-%s %.17g", c->regions[i / n].name,
-					  c->regions[i % n].name, m->capacity_bps[i]))
-			return -ENOMEM;
+static char *region_key(const struct moment *m, int region)
+{
+	const struct region *r = &m->exp->cluster.regions[region];
+	char *text;
+
+	if (asprintf(&text, "%s %.17g FLOP/s %.17g bit/s %lld ns", r->name,
+		     m->exp->cluster.gpus[r->gpu].flops_eff, r->bandwidth_bps,
+		     (long long)r->intra_latency_ns) < 0)
+		return NULL;
+	return text;
+}
+
+struct texts {
+	char **v;
+	size_t n, cap;
+};
+
+static int keep(struct texts *t, char *text)
+{
+	if (text && !BACE_PUSH(t->v, t->n, t->cap, text))
+		return 0;
+	free(text);
+	return -ENOMEM;
+}
+
+/* Appends the texts, sorted, and empties the list. */
+static int flush(struct texts *t, struct bace_buf *b, const char *before)
+{
+	int rc = 0;
+
+	if (t->n)
+		qsort(t->v, t->n, sizeof(*t->v), by_text);
+	for (size_t i = 0; i < t->n; i++) {
+		if (!rc)
+			rc = bace_buf_addf(b, "%s%s", i ? "; " : before, t->v[i]);
+		free(t->v[i]);
 	}
-	return 0;
+	t->n = 0;
+	return rc;
+}
+
+/* The regions and links that some placement uses, each once. */
+static int add_truth(const struct moment *m, const struct shares *s, struct texts *t, struct bace_buf *b)
+{
+	int regions = m->exp->cluster.n_regions, rc = 0;
+	CLEANUP_FREE uint8_t *used = calloc((size_t)regions * (size_t)(regions + 1) + 1, 1);
+	uint8_t *links = used + regions;
+
+	if (!used)
+		return -ENOMEM;
+	for (int i = 0; i < m->n; i++)
+		for (int k = 0; k < m->placements[i]->n_parts; k++)
+			used[m->placements[i]->parts[k].region] = 1;
+	for (size_t x = 0; x < s->n; x++)
+		links[s->v[x].link] = 1;
+	for (int i = 0; !rc && i < regions; i++)
+		if (used[i])
+			rc = keep(t, region_key(m, i));
+	rc = rc ? rc : flush(t, b, " | ");
+	for (int i = 0; !rc && i < regions * regions; i++)
+		if (links[i])
+			rc = keep(t, link_key(m, i));
+	return rc ? rc : flush(t, b, " | ");
 }
 
 char *moment_key(const struct moment *m)
 {
-	char **texts = calloc((size_t)m->n + 1, sizeof(*texts));
+	struct shares s = { 0 };
+	struct texts t = { 0 };
 	struct bace_buf b = { 0 };
-	int rc = texts ? bace_buf_add(&b, "", 0) : -ENOMEM;
+	int rc = bace_buf_add(&b, "", 0);
 
-	for (int i = 0; !rc && i < m->n; i++) {
-		texts[i] = placement_key(m, m->placements[i]);
-		rc = texts[i] ? 0 : -ENOMEM;
-	}
 	if (!rc)
-		qsort(texts, (size_t)m->n, sizeof(*texts), by_text);
+		rc = shares_compute(&s, m, moment_chunks(m));
 	for (int i = 0; !rc && i < m->n; i++)
-		rc = bace_buf_addf(&b, "%s%s", i ? "; " : "", texts[i]);
-	if (!rc)
-		rc = add_links(m, &b);
-	for (int i = 0; texts && i < m->n; i++)
-		free(texts[i]);
-	free(texts);
+		rc = keep(&t, placement_key(m, m->placements[i]));
+	rc = rc ? rc : flush(&t, &b, "");
+	rc = rc ? rc : add_truth(m, &s, &t, &b);
+	for (size_t i = 0; i < t.n; i++)
+		free(t.v[i]);
+	free(t.v);
+	shares_free(&s);
 	if (rc)
 		bace_buf_free(&b);
 	return rc ? NULL : b.p;

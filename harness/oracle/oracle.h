@@ -30,6 +30,18 @@ struct oracle {
 	void (*destroy)(struct oracle *o);
 };
 
+/*
+ * The two oracles that compute. Pure; each has scratch of its own, so one serves
+ * one thread. A link without capacity gives an infinite step (busy 0).
+ *
+ * closed-form (design section 4, hidden communication):
+ *   tau = max(max_i (t_F,i + t_B,i), max over hops and directions 8A/b)
+ *   T = (m-1) tau + sum_i (t_F,i + t_B,i) + sum over hops, both ways (L + 8A/b)
+ * whatever the schedule. O(stages) a job.
+ * event-sim: the named schedule, operation by operation (pipeline_simulate).
+ * zb-h1 splits the backward by schedule_weight_share. O(m stages) a job.
+ * b of both: moment_link_goodput_bps.
+ */
 int oracle_closed_form(struct oracle **out, struct bace_err *err);
 int oracle_event_sim(enum schedule_kind schedule, int interleave, bool overlap, struct oracle **out,
 		     struct bace_err *err);
@@ -39,16 +51,24 @@ static inline void oracle_destroy(struct oracle *o)
 		o->destroy(o);
 }
 
-/* Goodput left to placements[which] on the directed link src -> dst: capacity
- * minus what max-min sharing (demand 8A/(t_F+t_B) each) gives the others. */
+/* Goodput that placements[which] has of the directed link src -> dst: capacity
+ * minus what max-min sharing gives the others; alone, or not on its way, all of
+ * it. Every job on a link, in either direction of its path, demands
+ * 8A/(t_F+t_B), with interleaved-1f1b v times that: each chunk sends. NAN: out
+ * of memory. */
 double moment_link_goodput_bps(const struct moment *m, int which, int src, int dst);
 
 /* Hop costs of one placement in both directions at this moment; arrays of
- * n_gpus - 1. Latency and bandwidth are the truth, unscaled. */
-void moment_hops(const struct moment *m, int which, struct hop_cost *fwd, struct hop_cost *rev);
+ * n_gpus - 1. Latency and bandwidth are the truth, unscaled. Hops within a
+ * region have its own bandwidth each. -ENOMEM. */
+int moment_hops(const struct moment *m, int which, struct hop_cost *fwd, struct hop_cost *rev);
+/* The same and one more, from the last stage to the first: arrays of n_gpus. */
+int moment_hops_wrapped(const struct moment *m, int which, struct hop_cost *fwd, struct hop_cost *rev);
 
-/* Canonical key of a moment: equal moments, equal text. Names, not indices;
- * placements sorted; malloc'd. For the store's cache of measurements. */
+/* Canonical key of a moment: equal moments, equal text, whatever the order of
+ * jobs and regions. "JOB (MODEL, m, beta, F, B, A) @ PATH; ..." in order of the
+ * jobs' names, then " | " and the regions used, " | " and the links used, with
+ * what is true of them. malloc'd; NULL: out of memory. */
 char *moment_key(const struct moment *m);
 
 #endif
