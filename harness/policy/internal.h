@@ -86,6 +86,10 @@ struct policy_rule {
 	 * until that many GPUs can be had (start = k_star). */
 	int (*place)(struct policy *p, const struct situation *s, const struct queued_job *q, int need,
 		     struct bace_err *err);
+	bool wants_running;
+	/* May be NULL: moves a running job; see policy_resize. */
+	int (*resize)(struct policy *p, const struct view *v, const struct queue *q,
+		      struct placement *out, struct bace_err *err);
 	/* Instead of the driver's loop; may be NULL. */
 	int (*decide)(struct policy *p, const struct view *v, const struct queue *q,
 		      struct placement *out, struct bace_err *err);
@@ -108,6 +112,7 @@ struct policy {
 	struct path path;
 	struct choice best, trial;
 
+	double aging_s;			/* of the spec, unless the rule knows better */
 	double *key;			/* [queue_cap] scratch of the order */
 	int *heap;
 	int queue_cap;
@@ -119,12 +124,21 @@ struct policy {
 };
 
 extern const struct policy_rule rule_bace, rule_lcf, rule_ldf, rule_cr_lcf, rule_cr_ldf, rule_atlas_dc,
-	rule_dtfm, rule_random, rule_optimal, rule_external;
+	rule_dtfm, rule_random, rule_optimal, rule_external, rule_bace_plus;
 
 /* ---- situation.c ---- */
 int policy_bind(struct policy *p, const struct view *v, struct bace_err *err);
 void policy_unbind(struct policy *p);
 void situation_read(const struct facts *f, const struct view *v, bool links, struct situation *s);
+
+/* After unit_cost has changed. */
+void situation_sort(const struct facts *f, struct situation *s);
+
+/* ---- policy.c ---- */
+/* What start = k_star asks for: 0 unless the job has to wait for more GPUs. */
+int policy_needed(struct policy *p, const struct queued_job *q, struct bace_err *err);
+/* p->best as the job's placement; 1. */
+int policy_emit(const struct policy *p, int job, struct placement *out, struct bace_err *err);
 
 static inline const struct job_class *queued_class(const struct policy *p, const struct queued_job *q)
 {

@@ -60,7 +60,7 @@ static void priority_keys(const struct policy *p, const struct situation *s, con
 	for (int i = 0; i < q->n; i++) {
 		double c = normalised(p->key[i], i_lo, i_hi);
 		double d = normalised(v[q->v[i].job].bandwidth_need_bps, d_lo, d_hi);
-		double age = p->spec.aging_s > 0 ? q->v[i].waited_s / p->spec.aging_s : 0;
+		double age = p->aging_s > 0 ? q->v[i].waited_s / p->aging_s : 0;
 
 		p->key[i] = -((1 - a) * (1 - c) + a * (1 - d) + age);
 	}

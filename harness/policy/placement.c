@@ -63,10 +63,21 @@ double placement_demand_bps(const struct experiment *e, const struct job_models 
 
 struct check {
 	const struct view *v;
+	const struct placement *own;	/* GPUs that it holds already, or NULL */
 	const struct placement *p;
 	const struct cluster *c;
 	const char *job;
 };
+
+static int available(const struct check *k, int region)
+{
+	int n = k->v->free_gpus[region];
+
+	for (int i = 0; k->own && i < k->own->n_parts; i++)
+		if (k->own->parts[i].region == region)
+			n += k->own->parts[i].gpus;
+	return n;
+}
 
 static int check_regions(const struct check *k, struct bace_err *err)
 {
@@ -88,9 +99,9 @@ static int check_regions(const struct check *k, struct bace_err *err)
 		if (part->gpus < 1)
 			return bace_fail(err, EINVAL, "placement of %s: %d GPUs in %s: at least 1", k->job,
 					 part->gpus, r->name);
-		if (part->gpus > k->v->free_gpus[part->region])
+		if (part->gpus > available(k, part->region))
 			return bace_fail(err, EINVAL, "placement of %s: %d GPUs in %s: only %d are free", k->job,
-					 part->gpus, r->name, k->v->free_gpus[part->region]);
+					 part->gpus, r->name, available(k, part->region));
 		sum += part->gpus;
 	}
 	if (sum != k->p->n_gpus)
@@ -137,28 +148,49 @@ static int check_hop(const struct check *k, int a, int b, struct bace_err *err)
 			 k->c->regions[a].name, k->c->regions[b].name);
 }
 
+static int check_all(const struct check *k, struct bace_err *err)
+{
+	const struct placement *p = k->p;
+	int rc;
+
+	if (p->n_parts < 1)
+		return bace_fail(err, EINVAL, "placement of %s: no region", k->job);
+	rc = check_regions(k, err);
+	if (!rc)
+		rc = check_stages(k, err);
+	for (int i = 0; !rc && i + 1 < p->n_parts; i++)
+		rc = check_hop(k, p->parts[i].region, p->parts[i + 1].region, err);
+	if (!rc && k->v->exp->schedule == SCHED_INTERLEAVED_1F1B && p->n_parts > 1)
+		rc = check_hop(k, p->parts[p->n_parts - 1].region, p->parts[0].region, err);
+	return rc;
+}
+
 int placement_check(const struct view *v, const struct queue *q, const struct placement *p,
 		    struct bace_err *err)
 {
-	const struct cluster *c = &v->exp->cluster;
-	int queued = q ? 0 : 1, rc;
+	bool queued = !q;
 
 	if (p->job < 0 || p->job >= v->exp->n_jobs)
 		return bace_fail(err, EINVAL, "placement: no job %d", p->job);
-	struct check k = { v, p, c, v->exp->jobs[p->job].name };
+	struct check k = { .v = v, .p = p, .c = &v->exp->cluster, .job = v->exp->jobs[p->job].name };
 
-	for (int i = 0; q && i < q->n && !queued; i++)
+	for (int i = 0; !queued && i < q->n; i++)
 		queued = q->v[i].job == p->job;
 	if (!queued)
 		return bace_fail(err, EINVAL, "placement of %s: the job is not in the queue", k.job);
-	if (p->n_parts < 1)
-		return bace_fail(err, EINVAL, "placement of %s: no region", k.job);
-	rc = check_regions(&k, err);
-	if (!rc)
-		rc = check_stages(&k, err);
-	for (int i = 0; !rc && i + 1 < p->n_parts; i++)
-		rc = check_hop(&k, p->parts[i].region, p->parts[i + 1].region, err);
-	if (!rc && v->exp->schedule == SCHED_INTERLEAVED_1F1B && p->n_parts > 1)
-		rc = check_hop(&k, p->parts[p->n_parts - 1].region, p->parts[0].region, err);
-	return rc;
+	return check_all(&k, err);
+}
+
+int placement_check_resize(const struct view *v, const struct placement *p, struct bace_err *err)
+{
+	if (p->job < 0 || p->job >= v->exp->n_jobs)
+		return bace_fail(err, EINVAL, "placement: no job %d", p->job);
+	struct check k = { .v = v, .p = p, .c = &v->exp->cluster, .job = v->exp->jobs[p->job].name };
+
+	for (int i = 0; !k.own && i < v->n_running; i++)
+		if (v->running[i].job == p->job)
+			k.own = v->running[i].placement;
+	if (!k.own)
+		return bace_fail(err, EINVAL, "placement of %s: the job is not running", k.job);
+	return check_all(&k, err);
 }

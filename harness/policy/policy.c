@@ -6,6 +6,7 @@
 
 static const struct policy_rule *const rules[] = {
 	&rule_bace,
+	&rule_bace_plus,
 	&rule_lcf,
 	&rule_ldf,
 	&rule_cr_lcf,
@@ -68,6 +69,7 @@ int policy_create(const struct policy_spec *spec, uint64_t seed, struct policy *
 	p->spec = *spec;
 	p->spec.command = NULL;
 	p->seed = seed;
+	p->aging_s = spec->aging_s;
 	if (!p->spec.label[0])
 		memcpy(p->spec.label, spec->name, sizeof(p->spec.label));
 	p->order = spec->has_order ? spec->order : rule->order;
@@ -137,7 +139,7 @@ int policy_reachable_gpus(struct policy *p, const struct view *v, int job, struc
 }
 
 /* An idle cluster has nothing more to wait for, whatever its links have become. */
-static int needed(struct policy *p, const struct queued_job *q, struct bace_err *err)
+int policy_needed(struct policy *p, const struct queued_job *q, struct bace_err *err)
 {
 	if (p->spec.start != START_K_STAR || p->now.idle)
 		return 0;
@@ -146,7 +148,7 @@ static int needed(struct policy *p, const struct queued_job *q, struct bace_err 
 	return k ? k : 1;
 }
 
-static int emit(const struct policy *p, int job, struct placement *out, struct bace_err *err)
+int policy_emit(const struct policy *p, int job, struct placement *out, struct bace_err *err)
 {
 	size_t bytes = sizeof(*out->parts) * (size_t)p->best.n;
 
@@ -173,7 +175,7 @@ static int try_job(struct policy *p, const struct queued_job *q, struct bace_err
 
 	if (!p->rule->per_job && p->failed[cls] == p->epoch)
 		return 0;
-	need = needed(p, q, err);
+	need = policy_needed(p, q, err);
 	if (need < 0)
 		return need;
 	p->best.n = 0;
@@ -208,11 +210,37 @@ int policy_decide(struct policy *p, const struct view *v, const struct queue *q,
 		if (rc < 0)
 			return rc;
 		if (rc)
-			return emit(p, q->v[i].job, out, err);
+			return policy_emit(p, q->v[i].job, out, err);
 		if (!p->backfill)
 			break;
 	}
 	return 0;
+}
+
+bool policy_wants_running(const struct policy *p)
+{
+	return p->rule->wants_running;
+}
+
+bool policy_is_elastic(const struct policy *p)
+{
+	return p->rule->resize && p->spec.elastic;
+}
+
+double policy_restart_s(const struct policy *p)
+{
+	return p->spec.restart_s;
+}
+
+int policy_resize(struct policy *p, const struct view *v, const struct queue *q,
+		  struct placement *out, struct bace_err *err)
+{
+	int rc = bind_if_new(p, v, err);
+
+	if (rc || !policy_is_elastic(p) || !v->n_running)
+		return rc;
+	situation_read(&p->f, v, true, &p->now);
+	return p->rule->resize(p, v, q, out, err);
 }
 
 double policy_reservation_bps(const struct policy *p, const struct view *v,

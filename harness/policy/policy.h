@@ -102,6 +102,13 @@ double step_time_closed_form(int p, int m, const struct stage_cost *stages,
 			     const struct hop_cost *fwd, const struct hop_cost *rev);
 
 /* ---- what a policy sees ---- */
+struct running_job {
+	int job;
+	const struct placement *placement;
+	double remaining_steps;		/* now */
+	double step_s;			/* at present; 0: started at this instant, not yet known */
+};
+
 struct view {
 	const struct experiment *exp;	/* static facts: names, latencies, GPU types, PUE */
 	const struct job_models *models;
@@ -110,6 +117,9 @@ struct view {
 	const double *price;		/* [n_regions] USD/kWh, maybe stale and noisy */
 	const double *capacity_bps;	/* [n*n] L2, maybe stale and noisy, 0 = no link */
 	const double *reserved_bps;	/* [n*n] goodput reserved by running jobs, exact */
+	/* Exact, in order of start; filled where policy_wants_running, else NULL. */
+	int n_running;
+	const struct running_job *running;
 };
 
 struct queued_job {
@@ -146,6 +156,21 @@ void policy_destroy(struct policy *p);
  * with the updated view until it returns 0. */
 int policy_decide(struct policy *p, const struct view *v, const struct queue *q,
 		  struct placement *out, struct bace_err *err);
+
+/* Does the policy look at view.running? */
+bool policy_wants_running(const struct policy *p);
+
+/* Elastic policies (spec.elastic): asked, with view.running filled, once
+ * policy_decide places nothing, until this returns 0 too. 1: the running job
+ * out->job is to be checkpointed, leave its GPUs and links and go on under *out
+ * (caller frees): it holds those at once, but makes no step for the next
+ * spec.restart_s seconds. Never called where policy_is_elastic is false. */
+bool policy_is_elastic(const struct policy *p);
+double policy_restart_s(const struct policy *p);
+int policy_resize(struct policy *p, const struct view *v, const struct queue *q,
+		  struct placement *out, struct bace_err *err);
+/* As placement_check for such a placement: the job runs, and its own GPUs count as free. */
+int placement_check_resize(const struct view *v, const struct placement *p, struct bace_err *err);
 
 /* The largest k that the policy could ever give the job, i.e. what it gives on
  * the empty cluster with nominal links; 0: the job can never run under it. */

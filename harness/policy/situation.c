@@ -97,7 +97,7 @@ static void situation_free(struct situation *s)
 
 /* Insertion sort: the order of the last view is nearly right already. The
  * names make the order total, so history leaves no trace. */
-static void sort_by_cost(const struct facts *f, struct situation *s)
+void situation_sort(const struct facts *f, struct situation *s)
 {
 	int *o = s->by_cost;
 
@@ -155,7 +155,7 @@ void situation_read(const struct facts *f, const struct view *v, bool links, str
 		s->total_free += v->free_gpus[r];
 		s->idle &= v->free_gpus[r] == reg[r].n_gpus;
 	}
-	sort_by_cost(f, s);
+	situation_sort(f, s);
 	s->links = links;
 	if (links)
 		read_links(f, v, s);
