@@ -10,6 +10,7 @@ static const struct command *const commands[] = {
 	&cmd_sim,
 	&cmd_merge,
 	&cmd_check,
+	&cmd_pipeline,
 	&cmd_policies,
 	&cmd_lab_inner,
 	&cmd_lab_uml,
