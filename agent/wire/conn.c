@@ -374,6 +374,11 @@ size_t wire_queued(const struct wire_conn *c)
 	return evbuffer_get_length(bufferevent_get_output(c->bev));
 }
 
+const char *wire_peer(const struct wire_conn *c)
+{
+	return c->authenticated ? c->peer : "";
+}
+
 const char *wire_peer_addr(const struct wire_conn *c)
 {
 	return c->addr;

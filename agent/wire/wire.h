@@ -118,6 +118,8 @@ void wire_set_user(struct wire_conn *c, void *user);
 void *wire_user(const struct wire_conn *c);
 /* Bytes waiting to be sent. */
 size_t wire_queued(const struct wire_conn *c);
+/* PSK identity; "" before on_open. */
+const char *wire_peer(const struct wire_conn *c);
 /* Address of the peer, "10.1.2.3:4567". */
 const char *wire_peer_addr(const struct wire_conn *c);
 

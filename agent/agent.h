@@ -1,0 +1,104 @@
+/*
+ * Private to bace-agent: one unprivileged daemon per host, one event loop. It
+ * connects out to the controller, asks bace-shaperd for shaping, and launches
+ * the workers that are installed beside it, nothing else.
+ */
+#ifndef BACE_AGENT_H
+#define BACE_AGENT_H
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+
+#include "agent/wire/wire.h"
+
+struct lease;
+struct binder;
+struct worker;
+
+struct agent_config {
+	char host[256];			/* the controller's */
+	uint16_t port;
+	char name[WIRE_NAME_MAX + 1];
+	uint8_t key[WIRE_KEY_BYTES];
+	const char *shaperd_path;	/* NULL: this host shapes nothing */
+	const char *worker_dir;		/* from the command line, never from the wire */
+};
+
+struct agent {
+	struct agent_config cfg;
+	struct event_base *base;
+	struct wire_conn *conn;		/* NULL: not connected */
+	bool accepted;			/* the controller answered the hello */
+	uint32_t session;		/* counts connections: late answers find no reader */
+	struct event *reconnect, *on_child, *on_term[2];
+	double backoff_s;
+	char last_why[500];		/* logged once, not at every attempt */
+	struct lease *lease;
+	struct binder *binder;
+	struct worker *workers;
+	int n_workers;
+	struct stop_request *stops;
+};
+
+/* ---- session.c ---- */
+void session_start(struct agent *a);
+/* Sends an event if there is a session; steals msg. */
+void session_event(struct agent *a, json_t *msg);
+/* Answers a request of that session, if it is still the same. */
+void session_answer(struct agent *a, uint32_t session, json_int_t id, json_t *body,
+		    const struct bace_err *e);
+
+/* ---- requests.c ---- */
+void request_handle(struct agent *a, const char *type, json_int_t id, const json_t *msg);
+
+/* ---- lease.c: the client of bace-shaperd, in a thread: its calls block ---- */
+int lease_open(struct agent *a, struct lease **out, struct bace_err *e);
+void lease_close(struct lease *l);
+/* Takes spec's links. Answered through session_answer. */
+void lease_plan(struct lease *l, json_int_t id, struct shape_spec *spec);
+void lease_stats(struct lease *l, json_int_t id);
+/* Shaping reverts. id 0: nobody waits for an answer. */
+void lease_drop(struct lease *l, json_int_t id);
+
+/* ---- workers.c ---- */
+struct launch {
+	json_int_t cell;
+	int rank;
+	int slot, slots;	/* which of the ranks on this machine, for spreading; 0 of 0: not bound */
+	const char *program;	/* "worker" or "worker-nccl" */
+	const json_t *config;	/* first line of its standard input */
+	char nic[64];		/* address that it will use; "" unknown */
+};
+
+int workers_init(struct agent *a, struct bace_err *e);
+int worker_launch(struct agent *a, const struct launch *l, json_t **answer, struct bace_err *e);
+int worker_tell(struct agent *a, json_int_t cell, int rank, const json_t *line, struct bace_err *e);
+/* Kills the cell's workers (0: all); answers when they are gone. id 0: nobody waits. */
+void workers_stop(struct agent *a, json_int_t cell, json_int_t id);
+/* Kills, waits, frees: at the end of the process. */
+void workers_end(struct agent *a);
+
+/* ---- spawn.c ---- */
+struct spawned {
+	pid_t pid;
+	int in, out, err;	/* this end of its standard streams, non-blocking */
+};
+
+/* binding: a CPU list to be bound to, or empty. */
+int spawn_worker(const char *path, const cpu_set_t *cpus, struct spawned *out, struct bace_err *e);
+
+/* ---- bind.c: which cores a rank gets (hwloc) ---- */
+int binder_open(struct binder **out, struct bace_err *e);
+void binder_close(struct binder *b);
+/* True: *cpus is to be applied. text says what was chosen and why, for the record. */
+bool binder_choose(struct binder *b, int slot, int slots, const char *nic_addr, cpu_set_t *cpus,
+		   char *text, size_t cap);
+json_t *binder_describe(struct binder *b);
+
+/* ---- inventory.c ---- */
+json_t *inventory(struct agent *a);
+
+#endif

@@ -1,0 +1,144 @@
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <hwloc.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <openssl/crypto.h>
+
+#include "agent/agent.h"
+#include "config.h"
+
+/* Settings that change what a transfer over a long path takes. */
+static const char *const sysctls[] = {
+	"net/ipv4/tcp_congestion_control", "net/ipv4/tcp_available_congestion_control",
+	"net/ipv4/tcp_slow_start_after_idle", "net/ipv4/tcp_no_metrics_save", "net/ipv4/tcp_rmem",
+	"net/ipv4/tcp_wmem", "net/ipv4/tcp_window_scaling", "net/ipv4/tcp_timestamps",
+	"net/ipv4/tcp_sack", "net/ipv4/tcp_min_tso_segs", "net/ipv4/tcp_limit_output_bytes",
+	"net/ipv4/tcp_moderate_rcvbuf", "net/ipv4/tcp_mtu_probing", "net/core/rmem_max",
+	"net/core/wmem_max", "net/core/default_qdisc",
+};
+
+static json_t *read_sysctls(void)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < ARRAY_LEN(sysctls); i++) {
+		char path[128];
+		CLEANUP_FREE char *text = NULL;
+		size_t n;
+
+		snprintf(path, sizeof(path), "/proc/sys/%s", sysctls[i]);
+		if (bace_read_file(path, 4096, &text, &n, NULL))
+			continue;	/* not in this namespace */
+		while (n && isspace((unsigned char)text[n - 1]))
+			text[--n] = '\0';
+		for (char *c = text; *c; c++)
+			if (*c == '\t')
+				*c = ' ';
+		json_object_set_new(o, sysctls[i], json_string(text));
+	}
+	return o;
+}
+
+static json_int_t link_speed_mbps(int fd, const char *name)
+{
+	struct ethtool_cmd cmd = { .cmd = ETHTOOL_GSET };
+	struct ifreq ifr = { .ifr_data = (void *)&cmd };
+
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", name);
+	if (ioctl(fd, SIOCETHTOOL, &ifr) || ethtool_cmd_speed(&cmd) == (uint32_t)SPEED_UNKNOWN)
+		return -1;
+	return ethtool_cmd_speed(&cmd);
+}
+
+static void link_driver(int fd, const char *name, char driver[32])
+{
+	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
+	struct ifreq ifr = { .ifr_data = (void *)&info };
+
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", name);
+	snprintf(driver, 32, "%s", ioctl(fd, SIOCETHTOOL, &ifr) ? "" : info.driver);
+}
+
+static json_t *read_interfaces(void)
+{
+	CLEANUP_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct if_nameindex *all = if_nameindex();
+	json_t *a = json_array();
+
+	for (struct if_nameindex *i = all; i && i->if_name; i++) {
+		struct ifreq ifr = { 0 };
+		char driver[32];
+
+		snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", i->if_name);
+		link_driver(fd, i->if_name, driver);
+		json_array_append_new(a, json_pack("{s:s,s:i,s:I,s:s}", "name", i->if_name,
+			"mtu", ioctl(fd, SIOCGIFMTU, &ifr) ? 0 : ifr.ifr_mtu,
+			"speed_mbps", link_speed_mbps(fd, i->if_name), "driver", driver));
+	}
+	if_freenameindex(all);
+	return a;
+}
+
+/* They bypass tc: traffic over them is not shaped. */
+static json_t *read_rdma(void)
+{
+	json_t *a = json_array();
+	DIR *d = opendir("/sys/class/infiniband");
+	struct dirent *f;
+
+	while (d && (f = readdir(d)))
+		if (f->d_name[0] != '.')
+			json_array_append_new(a, json_string(f->d_name));
+	if (d)
+		closedir(d);
+	return a;
+}
+
+static json_t *read_boot_id(void)
+{
+	CLEANUP_FREE char *text = NULL;
+	size_t n;
+
+	if (bace_read_file("/proc/sys/kernel/random/boot_id", 64, &text, &n, NULL))
+		return json_string("");
+	text[strcspn(text, "\n")] = '\0';
+	return json_string(text);
+}
+
+static json_t *read_versions(void)
+{
+	char hwloc[32];
+	unsigned v = hwloc_get_api_version();
+
+	snprintf(hwloc, sizeof(hwloc), "%u.%u", v >> 16, v >> 8 & 0xff);
+	return json_pack("{s:s,s:s,s:s,s:s,s:s}", "bace", BACE_VERSION, "libevent", event_get_version(),
+			 "openssl", OpenSSL_version(OPENSSL_VERSION_STRING), "jansson", JANSSON_VERSION,
+			 "hwloc", hwloc);
+}
+
+json_t *inventory(struct agent *a)
+{
+	struct utsname u;
+	struct sysinfo mem = { 0 };
+
+	uname(&u);
+	sysinfo(&mem);
+	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o}", "hostname", u.nodename,
+		"kernel", u.release, "machine", u.machine, "boot_id", read_boot_id(),
+		"mono_ns", (json_int_t)bace_mono_ns(),
+		"memory_bytes", (json_int_t)((uint64_t)mem.totalram * mem.mem_unit),
+		"topology", binder_describe(a->binder), "interfaces", read_interfaces(), "rdma", read_rdma(),
+		"sysctls", read_sysctls(), "versions", read_versions());
+}

@@ -1,0 +1,378 @@
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+
+#define QUEUE_MAX 64
+#define KEEPALIVE_MS 1000
+#define ANSWER_S 10		/* of bace-shaperd */
+#define CONNECT_S 5.0		/* it may be starting, or undoing the last lease */
+#define RETRY_US 20000
+
+enum lease_op { LEASE_PLAN, LEASE_STATS, LEASE_DROP, LEASE_LOST };
+
+struct lease_job {
+	struct lease_job *next;
+	enum lease_op op;
+	uint32_t session;
+	json_int_t id;
+	struct shape_spec spec;
+	int changes;
+	struct shape_stats stats;
+	int rc;
+	struct bace_err e;
+};
+
+struct job_list {
+	struct lease_job *first, **last;
+	int n;
+};
+
+struct lease {
+	struct agent *agent;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	struct job_list todo, done;
+	int fd;				/* of the client, to interrupt a blocked call; -1 */
+	bool quit;
+	int wake;			/* eventfd to the thread */
+	int ready;			/* eventfd to the loop */
+	struct event *on_ready;
+	struct shaperd_client *client;	/* the thread's */
+};
+
+static void list_add(struct job_list *l, struct lease_job *j)
+{
+	j->next = NULL;
+	*l->last = j;
+	l->last = &j->next;
+	l->n++;
+}
+
+static struct lease_job *list_take(struct job_list *l)
+{
+	struct lease_job *j = l->first;
+
+	if (!j)
+		return NULL;
+	l->first = j->next;
+	if (!l->first)
+		l->last = &l->first;
+	l->n--;
+	return j;
+}
+
+static void job_free(struct lease_job *j)
+{
+	free(j->spec.links);
+	shape_stats_free(&j->stats);
+	free(j);
+}
+
+static void signal_fd(int fd)
+{
+	uint64_t one = 1;
+
+	/* Full means that it is signalled already. */
+	if (write(fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+static void finish(struct lease *l, struct lease_job *j)
+{
+	pthread_mutex_lock(&l->lock);
+	list_add(&l->done, j);
+	pthread_mutex_unlock(&l->lock);
+	signal_fd(l->ready);
+}
+
+static void publish_fd(struct lease *l, int fd)
+{
+	pthread_mutex_lock(&l->lock);
+	l->fd = fd;
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void disconnect(struct lease *l)
+{
+	publish_fd(l, -1);
+	shaperd_close(l->client);
+	l->client = NULL;
+}
+
+static bool worth_retrying(int rc)
+{
+	return rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY;
+}
+
+static int connect_shaperd(struct lease *l, struct bace_err *e)
+{
+	int64_t until = bace_mono_ns() + (int64_t)(CONNECT_S * 1e9);
+	struct timeval limit = { .tv_sec = ANSWER_S };
+	int rc;
+
+	if (l->client)
+		return 0;
+	if (!l->agent->cfg.shaperd_path)
+		return bace_fail(e, ENOTSUP, "agent was started without --shaperd: it cannot shape");
+	while ((rc = shaperd_connect(l->agent->cfg.shaperd_path, &l->client, e)) &&
+	       worth_retrying(rc) && bace_mono_ns() < until && !__atomic_load_n(&l->quit, __ATOMIC_RELAXED))
+		usleep(RETRY_US);
+	if (rc)
+		return rc;
+	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	publish_fd(l, shaperd_fd(l->client));
+	return 0;
+}
+
+/* After these the connection is out of step or dead, not the request bad. */
+static bool connection_broken(int rc)
+{
+	return rc == -EPIPE || rc == -EAGAIN || rc == -ECONNRESET || rc == -EPROTO || rc == -ETIMEDOUT;
+}
+
+static void report_lost(struct lease *l, const char *why)
+{
+	struct lease_job *j = calloc(1, sizeof(*j));
+
+	disconnect(l);
+	if (!j)
+		return;
+	j->op = LEASE_LOST;
+	j->session = __atomic_load_n(&l->agent->session, __ATOMIC_RELAXED);
+	bace_fail(&j->e, EPIPE, "%s", why);
+	finish(l, j);
+}
+
+static void do_job(struct lease *l, struct lease_job *j)
+{
+	switch (j->op) {
+	case LEASE_PLAN:
+		j->rc = connect_shaperd(l, &j->e);
+		if (!j->rc)
+			j->rc = shaperd_plan(l->client, &j->spec, &j->e);
+		if (!j->rc)
+			j->changes = shaperd_changes(l->client);
+		break;
+	case LEASE_STATS:
+		j->rc = l->client ? shaperd_stats(l->client, &j->stats, &j->e)
+				  : bace_fail(&j->e, ENOTCONN, "nothing is shaped on this host: no plan, or "
+					      "bace-shaperd is gone");
+		break;
+	case LEASE_DROP:
+	case LEASE_LOST:
+		disconnect(l);
+		break;
+	}
+	if (j->rc && l->client && connection_broken(j->rc))
+		report_lost(l, j->e.msg);
+	finish(l, j);
+}
+
+static void keep_alive(struct lease *l)
+{
+	struct bace_err e = { 0 };
+
+	if (l->client && shaperd_keepalive(l->client, &e))
+		report_lost(l, e.msg);
+}
+
+static struct lease_job *next_job(struct lease *l, bool *quit)
+{
+	struct lease_job *j;
+
+	pthread_mutex_lock(&l->lock);
+	j = list_take(&l->todo);
+	*quit = l->quit;
+	pthread_mutex_unlock(&l->lock);
+	return j;
+}
+
+static void *lease_thread(void *arg)
+{
+	struct lease *l = arg;
+	int64_t kept_ns = bace_mono_ns();
+	uint64_t count;
+	bool quit;
+
+	for (;;) {
+		struct lease_job *j = next_job(l, &quit);
+
+		if (quit) {
+			if (j)
+				job_free(j);
+			break;
+		}
+		if (j) {
+			do_job(l, j);
+			continue;
+		}
+		struct pollfd p[2] = { { .fd = l->wake, .events = POLLIN },
+				       { .fd = l->client ? shaperd_fd(l->client) : -1, .events = POLLIN } };
+		int n = poll(p, 2, l->client ? KEEPALIVE_MS : -1);
+
+		if (n > 0 && p[0].revents && read(l->wake, &count, sizeof(count)) < 0)
+			continue;
+		/* Between requests it has nothing to say but that it is gone. */
+		if (n > 0 && p[1].revents)
+			report_lost(l, "bace-shaperd is gone");
+		if (bace_mono_ns() - kept_ns >= KEEPALIVE_MS * 1000000ll) {
+			keep_alive(l);
+			kept_ns = bace_mono_ns();
+		}
+	}
+	disconnect(l);
+	return NULL;
+}
+
+static void deliver(struct lease *l, struct lease_job *j)
+{
+	struct agent *a = l->agent;
+	json_t *body = NULL;
+
+	if (j->op == LEASE_LOST) {
+		bace_log(BACE_WARN, "lease", "%s", j->e.msg);
+		if (a->accepted && j->session == a->session)
+			session_event(a, json_pack("{s:s,s:i,s:s}", "type", "lease_lost", "id", 0,
+						   "text", j->e.msg));
+		return;
+	}
+	if (!j->id)
+		return;
+	if (!j->rc && j->op == LEASE_PLAN)
+		body = json_pack("{s:i}", "changes", j->changes);
+	else if (!j->rc && j->op == LEASE_STATS)
+		body = json_pack("{s:o}", "stats", wire_encode_stats(&j->stats));
+	session_answer(a, j->session, j->id, body, j->rc ? &j->e : NULL);
+}
+
+static void on_ready(evutil_socket_t fd, short what, void *arg)
+{
+	struct lease *l = arg;
+	struct job_list done;
+	uint64_t count;
+
+	if (read(fd, &count, sizeof(count)) < 0)
+		return;
+	pthread_mutex_lock(&l->lock);
+	done = l->done;
+	l->done = (struct job_list){ .last = &l->done.first };
+	pthread_mutex_unlock(&l->lock);
+	while (done.first) {
+		struct lease_job *j = done.first;
+
+		done.first = j->next;
+		deliver(l, j);
+		job_free(j);
+	}
+}
+
+static void submit(struct lease *l, enum lease_op op, json_int_t id, struct shape_spec *spec)
+{
+	struct lease_job *j = calloc(1, sizeof(*j));
+	struct bace_err e = { 0 };
+	bool full;
+
+	if (j) {
+		j->op = op;
+		j->id = id;
+		j->session = l->agent->session;
+		if (spec) {
+			j->spec = *spec;
+			*spec = (struct shape_spec){ 0 };
+		}
+		pthread_mutex_lock(&l->lock);
+		full = l->todo.n >= QUEUE_MAX && op != LEASE_DROP;
+		if (!full)
+			list_add(&l->todo, j);
+		pthread_mutex_unlock(&l->lock);
+		if (!full) {
+			signal_fd(l->wake);
+			return;
+		}
+		job_free(j);
+	}
+	bace_fail(&e, EBUSY, "too many requests wait for bace-shaperd");
+	session_answer(l->agent, l->agent->session, id, NULL, &e);
+}
+
+void lease_plan(struct lease *l, json_int_t id, struct shape_spec *spec)
+{
+	submit(l, LEASE_PLAN, id, spec);
+}
+
+void lease_stats(struct lease *l, json_int_t id)
+{
+	submit(l, LEASE_STATS, id, NULL);
+}
+
+void lease_drop(struct lease *l, json_int_t id)
+{
+	/* A call that waits for an answer returns now; shaperd sees the end of the
+	 * connection and reverts, whatever this process does next. */
+	pthread_mutex_lock(&l->lock);
+	if (l->fd >= 0)
+		shutdown(l->fd, SHUT_RDWR);
+	pthread_mutex_unlock(&l->lock);
+	submit(l, LEASE_DROP, id, NULL);
+}
+
+int lease_open(struct agent *a, struct lease **out, struct bace_err *e)
+{
+	struct lease *l = calloc(1, sizeof(*l));
+	sigset_t all, old;
+	int rc;
+
+	if (!l)
+		return bace_fail(e, ENOMEM, "out of memory");
+	*l = (struct lease){ .agent = a, .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
+	l->todo.last = &l->todo.first;
+	l->done.last = &l->done.first;
+	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	l->ready = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->wake < 0 || l->ready < 0)
+		return bace_fail_errno(e, errno, "eventfd");
+	l->on_ready = event_new(a->base, l->ready, EV_READ | EV_PERSIST, on_ready, l);
+	if (!l->on_ready || event_add(l->on_ready, NULL))
+		return bace_fail(e, ENOMEM, "out of memory");
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&l->thread, NULL, lease_thread, l);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc)
+		return bace_fail_errno(e, rc, "start a thread");
+	*out = l;
+	return 0;
+}
+
+void lease_close(struct lease *l)
+{
+	struct lease_job *j;
+
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->quit = true;
+	if (l->fd >= 0)
+		shutdown(l->fd, SHUT_RDWR);
+	pthread_mutex_unlock(&l->lock);
+	signal_fd(l->wake);
+	pthread_join(l->thread, NULL);
+	while ((j = list_take(&l->todo)))
+		job_free(j);
+	while ((j = list_take(&l->done)))
+		job_free(j);
+	event_free(l->on_ready);
+	close(l->wake);
+	close(l->ready);
+	free(l);
+}

@@ -1,0 +1,79 @@
+/* Private to harness/control: the state of one running cell. */
+#ifndef BACE_CONTROL_CELL_H
+#define BACE_CONTROL_CELL_H
+
+#include "harness/control/internal.h"
+
+struct cell_rank {
+	struct proc proc;
+	struct cell_run *run;
+	int job, worker, host, region;
+	int n_stages;			/* played here */
+	int first_stage;
+	int n_listening, n_ports;	/* ports wanted, ports reported */
+	bool launched, ready, done, exited;
+	int64_t started_ns;		/* on our clock */
+	int64_t lateness_p99_ns;
+};
+
+struct cell_hop {			/* per job and hop */
+	int from, to;			/* ranks; equal: internal */
+	int port;			/* of `to`; 0: not known yet */
+};
+
+struct cell_job {
+	int *rank_of_stage;
+	struct cell_hop *hops;
+};
+
+/* In order. FAILING waits a moment for a better reason than the first one. */
+enum cell_phase {
+	PHASE_PREPARE, PHASE_LAUNCH, PHASE_BEFORE, PHASE_CONNECT, PHASE_START, PHASE_RUN, PHASE_AFTER,
+	PHASE_FAILING, PHASE_STOP, PHASE_OVER,
+};
+
+enum cell_readout { READ_BEFORE, READ_START, READ_AFTER, N_READOUTS };
+
+struct cell_run {
+	struct task task;
+	struct controller *c;
+	const struct tb_cell *cell;
+	struct tb_result *out;
+	json_int_t id;
+	enum cell_phase phase;
+	int waiting;			/* answers, in the phases that count them */
+	struct event *timer;		/* of the phase */
+	int64_t deadline_ns;		/* of the whole */
+	struct watcher watcher;
+	bool *needed;			/* [n_hosts] */
+	int n_ranks;
+	struct cell_rank *ranks;
+	struct cell_job *jobs;
+	struct shape_stats *stats[N_READOUTS];	/* [n_hosts] each; v NULL: not read */
+	size_t cap_ops, cap_flows;
+	int severity;			/* of the reason in out->invalid_why */
+};
+
+/* ---- cell_spec.c: pure ---- */
+int cell_ranks_build(struct cell_run *r, struct bace_err *e);
+void cell_ranks_free(struct cell_run *r);
+json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k);
+json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k);
+/* Gateways of regions that exchange traffic, and hosts with ranks. */
+void cell_mark_needed(struct cell_run *r);
+/* Does the host's shaping carry traffic of this cell? */
+bool cell_reads(const struct cell_run *r, const struct host *h);
+
+/* ---- cell_result.c: what ranks report -> tb_result ---- */
+int cell_take_done(struct cell_run *r, struct cell_rank *k, const json_t *line, struct bace_err *e);
+int cell_finish_steps(struct cell_run *r, struct bace_err *e);
+
+/* ---- cell_check.c: is it valid? ---- */
+int cell_check(struct cell_run *r, struct bace_err *e);
+
+/* Reasons for invalidity: what happened, against what followed from it. */
+enum { SEVERITY_CONSEQUENCE = 1, SEVERITY_CAUSE = 2 };
+/* A failed check, without ending the cell. */
+void cell_invalid(struct cell_run *r, int severity, const char *fmt, ...) BACE_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,206 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/control/cell.h"
+
+#define TOLERANCE 0.02
+/* Segments that a socket's counters do not show: SYN, FIN, resets, and their
+ * repetitions. */
+#define UNCOUNTED_PER_FLOW 2048
+#define LATENESS_MAX_NS 2000000
+/* Of timed compute: relative where stages are long. */
+#define COMPUTE_LATENESS 0.05
+
+static const struct shape_stat *class_of(const struct shape_stats *s, int region)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->v[i].region == region)
+			return &s->v[i];
+	return NULL;
+}
+
+static const char *region_name(const struct cell_run *r, int region)
+{
+	return r->c->cfg.topo->region_names[region];
+}
+
+static struct tb_link_check *link_slot(struct cell_run *r, int src, int dst)
+{
+	struct tb_result *out = r->out;
+
+	for (int i = 0; i < out->n_links; i++)
+		if (out->links[i].src == src && out->links[i].dst == dst)
+			return &out->links[i];
+	out->links[out->n_links] = (struct tb_link_check){ .src = src, .dst = dst };
+	return &out->links[out->n_links++];
+}
+
+/* What the classes towards `dst` of all that shapes in `src` counted. */
+static bool count_class(const struct cell_run *r, struct tb_link_check *l)
+{
+	bool found = false;
+
+	for (int i = 0; i < r->c->n_hosts; i++) {
+		const struct host *h = &r->c->hosts[i];
+		const struct shape_stat *a = class_of(&r->stats[READ_BEFORE][i], l->dst);
+		const struct shape_stat *b = class_of(&r->stats[READ_AFTER][i], l->dst);
+
+		if (h->spec->region != l->src || !a || !b)
+			continue;
+		found = true;
+		l->tc_bytes += b->bytes - a->bytes;
+		l->drops += b->drops - a->drops;
+	}
+	return found;
+}
+
+static uint32_t largest_packet(const struct cell_run *r)
+{
+	uint32_t most = 1514;
+
+	for (int i = 0; i < r->c->n_hosts; i++) {
+		const struct shape_spec *s = &r->c->hosts[i].spec->shape;
+
+		most = s->mtu + 14 > most ? s->mtu + 14 : most;
+		most = s->gso_max_bytes > most ? s->gso_max_bytes : most;
+	}
+	return most;
+}
+
+static bool rate_limited(const struct cell_run *r, int src, int dst)
+{
+	for (int i = 0; i < r->c->n_hosts; i++) {
+		const struct tb_host *h = r->c->hosts[i].spec;
+
+		for (int k = 0; h->region == src && k < h->shape.n_links; k++)
+			if (h->shape.links[k].region == dst && h->shape.links[k].rate_bps)
+				return true;
+	}
+	return false;
+}
+
+static void check_link(struct cell_run *r, struct tb_link_check *l, int flows)
+{
+	double slack = TOLERANCE * (double)l->wire_bytes + (double)flows * UNCOUNTED_PER_FLOW;
+	double low;
+
+	if (!count_class(r, l)) {
+		/* Unlimited links have no class to compare with. */
+		l->valid = !rate_limited(r, l->src, l->dst);
+		if (!l->valid)
+			cell_invalid(r, SEVERITY_CAUSE, "%s to %s: nothing counted its traffic",
+				     region_name(r, l->src), region_name(r, l->dst));
+		return;
+	}
+	/* The sender counts what the class's queue dropped, the class does not. */
+	low = (double)l->wire_bytes - slack - (double)l->drops * largest_packet(r);
+	l->valid = (double)l->tc_bytes >= low && (double)l->tc_bytes <= (double)l->wire_bytes + slack;
+	if (!l->valid)
+		cell_invalid(r, SEVERITY_CAUSE, "%s to %s: tc counted %llu bytes, the ranks sent %llu: some "
+			     "traffic bypassed the shaper, or was not theirs", region_name(r, l->src),
+			     region_name(r, l->dst), (unsigned long long)l->tc_bytes,
+			     (unsigned long long)l->wire_bytes);
+}
+
+static int check_links(struct cell_run *r, struct bace_err *e)
+{
+	struct tb_result *out = r->out;
+	CLEANUP_FREE int *flows = calloc((size_t)out->n_flows + 1, sizeof(int));
+
+	out->links = calloc((size_t)out->n_flows + 1, sizeof(*out->links));
+	if (!out->links || !flows)
+		return bace_fail(e, ENOMEM, "links: out of memory");
+	for (int i = 0; i < out->n_flows; i++) {
+		const struct tb_flow *f = &out->flows[i];
+		struct tb_link_check *l;
+
+		if (f->src_region == f->dst_region)
+			continue;
+		l = link_slot(r, f->src_region, f->dst_region);
+		l->wire_bytes += f->wire_bytes;
+		flows[l - out->links]++;
+	}
+	for (int i = 0; i < out->n_links; i++)
+		check_link(r, &out->links[i], flows[i]);
+	return 0;
+}
+
+static bool loses_on_purpose(const struct host *h)
+{
+	for (int i = 0; i < h->spec->shape.n_links; i++) {
+		const struct shape_link *l = &h->spec->shape.links[i];
+
+		if (l->loss > 0 || l->impair.loss_model != LOSS_RANDOM)
+			return true;
+	}
+	return false;
+}
+
+static uint64_t delay_drops(const struct shape_stats *s)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		n += s->v[i].delay_drops;
+	return n;
+}
+
+static void check_delay(struct cell_run *r, const struct host *h)
+{
+	const struct shape_stats *before = &r->stats[READ_BEFORE][h->index];
+	const struct shape_stats *after = &r->stats[READ_AFTER][h->index];
+	uint64_t queue = after->queue_drops - before->queue_drops;
+	uint64_t user = after->user_drops - before->user_drops;
+	uint64_t lost = delay_drops(after) - delay_drops(before);
+
+	if (h->spec->shape.delay != DELAY_NONE && !after->delay_alive)
+		cell_invalid(r, SEVERITY_CAUSE, "%s: its delay line died during the cell", h->spec->name);
+	if (queue || user)
+		cell_invalid(r, SEVERITY_CAUSE, "%s: its delay queue dropped %llu packets", h->spec->name,
+			     (unsigned long long)(queue + user));
+	else if (lost && !loses_on_purpose(h))
+		cell_invalid(r, SEVERITY_CAUSE, "%s: its delay dropped %llu packets, none should be lost",
+			     h->spec->name, (unsigned long long)lost);
+	if (after->lateness_p99_ns > r->out->delay_lateness_p99_ns)
+		r->out->delay_lateness_p99_ns = after->lateness_p99_ns;
+	if (after->lateness_p99_ns > LATENESS_MAX_NS)
+		cell_invalid(r, SEVERITY_CONSEQUENCE, "%s: its delay line was late by %.1f ms (p99); the machine is "
+			     "overloaded", h->spec->name, (double)after->lateness_p99_ns / 1e6);
+}
+
+static int64_t mean_forward_ns(const struct cell_run *r)
+{
+	int64_t sum = 0, n = 0;
+
+	for (int j = 0; j < r->cell->n_jobs; j++)
+		for (int i = 0; i < r->cell->jobs[j].n_stages; i++, n++)
+			sum += r->cell->jobs[j].stages[i].fwd_ns;
+	return n ? sum / n : 0;
+}
+
+static void check_compute(struct cell_run *r)
+{
+	int64_t allowed = (int64_t)(COMPUTE_LATENESS * (double)mean_forward_ns(r));
+
+	if (allowed < LATENESS_MAX_NS)
+		allowed = LATENESS_MAX_NS;
+	if (r->out->lateness_p99_ns > allowed)
+		cell_invalid(r, SEVERITY_CONSEQUENCE, "timed compute was late by %.1f ms (p99, allowed %.1f); the "
+			     "machine is overloaded", (double)r->out->lateness_p99_ns / 1e6, (double)allowed / 1e6);
+}
+
+int cell_check(struct cell_run *r, struct bace_err *e)
+{
+	int rc;
+
+	/* A cell that was ended has no second read-out, and needs no second reason. */
+	if (!r->out->valid)
+		return 0;
+	rc = r->c->plan_wanted ? check_links(r, e) : 0;
+	for (int i = 0; i < r->c->n_hosts; i++)
+		if (cell_reads(r, &r->c->hosts[i]))
+			check_delay(r, &r->c->hosts[i]);
+	check_compute(r);
+	return rc;
+}

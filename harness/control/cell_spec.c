@@ -1,0 +1,267 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/control/cell.h"
+
+#define RANKS_MAX 4096
+#define CONNECT_TIMEOUT_MS 20000
+
+static int check_job(const struct cell_run *r, int j, struct bace_err *e)
+{
+	const struct tb_job *job = &r->cell->jobs[j];
+	const struct tb_topology *t = r->c->cfg.topo;
+
+	if (job->n_stages < 1)
+		return bace_fail(e, EINVAL, "cell: job %s has no stages", job->name);
+	for (int i = 0; i < job->n_stages; i++) {
+		const struct tb_stage *s = &job->stages[i];
+
+		if (s->host < 0 || s->host >= t->n_hosts)
+			return bace_fail(e, EINVAL, "cell: %s stage %d: no host %d", job->name, i, s->host);
+		if (t->hosts[s->host].gateway)
+			return bace_fail(e, EINVAL, "cell: %s stage %d: %s is a gateway and runs no ranks",
+					 job->name, i, t->hosts[s->host].name);
+		if (s->region < 0 || s->region >= t->n_regions || s->region != t->hosts[s->host].region)
+			return bace_fail(e, EINVAL, "cell: %s stage %d: host %s is not in region %d", job->name,
+					 i, t->hosts[s->host].name, s->region);
+	}
+	return 0;
+}
+
+static struct cell_rank *find_rank(struct cell_run *r, int job, int worker)
+{
+	for (int i = r->n_ranks - 1; i >= 0 && r->ranks[i].job == job; i--)
+		if (r->ranks[i].worker == worker)
+			return &r->ranks[i];
+	return NULL;
+}
+
+static struct cell_rank *add_rank(struct cell_run *r, int job, int stage)
+{
+	const struct tb_job *j = &r->cell->jobs[job];
+	const struct tb_stage *s = &j->stages[stage];
+	struct cell_rank *k = &r->ranks[r->n_ranks];
+
+	*k = (struct cell_rank){ .run = r, .job = job, .worker = s->worker, .host = s->host,
+				 .region = s->region, .first_stage = stage };
+	k->proc.host = &r->c->hosts[s->host];
+	k->proc.rank = r->n_ranks++;
+	return k;
+}
+
+static int place_stages(struct cell_run *r, int job, struct bace_err *e)
+{
+	const struct tb_job *j = &r->cell->jobs[job];
+	struct cell_job *out = &r->jobs[job];
+
+	for (int i = 0; i < j->n_stages; i++) {
+		struct cell_rank *k = find_rank(r, job, j->stages[i].worker);
+
+		if (!k)
+			k = add_rank(r, job, i);
+		if (k->host != j->stages[i].host)
+			return bace_fail(e, EINVAL, "cell: %s: worker %d would be on two hosts, %s and %s", j->name,
+					 j->stages[i].worker, k->proc.host->spec->name,
+					 r->c->hosts[j->stages[i].host].spec->name);
+		k->n_stages++;
+		out->rank_of_stage[i] = k->proc.rank;
+	}
+	for (int h = 0; h + 1 < j->n_stages; h++) {
+		out->hops[h] = (struct cell_hop){ .from = out->rank_of_stage[h], .to = out->rank_of_stage[h + 1] };
+		if (out->hops[h].from != out->hops[h].to)
+			r->ranks[out->hops[h].to].n_listening++;
+	}
+	return 0;
+}
+
+static void name_rank(struct cell_run *r, struct cell_rank *k)
+{
+	const char *job = r->cell->jobs[k->job].name, *host = k->proc.host->spec->name;
+
+	if (k->n_stages == 1)
+		snprintf(k->proc.what, sizeof(k->proc.what), "rank %d (%s, stage %d) on %s", k->proc.rank, job,
+			 k->first_stage, host);
+	else
+		snprintf(k->proc.what, sizeof(k->proc.what), "rank %d (%s, %d stages from %d) on %s",
+			 k->proc.rank, job, k->n_stages, k->first_stage, host);
+}
+
+static bool same_machine(const struct host *a, const struct host *b)
+{
+	const char *x = json_string_value(json_object_get(a->inventory, "boot_id"));
+	const char *y = json_string_value(json_object_get(b->inventory, "boot_id"));
+
+	return a == b || (x && y && x[0] && !strcmp(x, y));
+}
+
+/* Ranks of one host are spread over its cores. Where several agents share a
+ * machine, as in the lab, its scheduler knows better. */
+static void give_slots(struct cell_run *r)
+{
+	for (int i = 0; i < r->n_ranks; i++) {
+		struct proc *p = &r->ranks[i].proc;
+		bool shared = false;
+
+		for (int k = 0; k < r->c->n_hosts && !shared; k++)
+			shared = &r->c->hosts[k] != p->host && same_machine(&r->c->hosts[k], p->host);
+		if (shared)
+			continue;
+		for (int k = 0; k < r->n_ranks; k++) {
+			if (r->ranks[k].host != r->ranks[i].host)
+				continue;
+			p->slot += k < i;
+			p->slots++;
+		}
+	}
+}
+
+int cell_ranks_build(struct cell_run *r, struct bace_err *e)
+{
+	size_t stages = 0;
+
+	r->jobs = calloc((size_t)r->cell->n_jobs + 1, sizeof(*r->jobs));
+	if (!r->jobs || r->cell->n_jobs < 1)
+		return bace_fail(e, r->jobs ? EINVAL : ENOMEM, "cell: no jobs, or out of memory");
+	for (int j = 0; j < r->cell->n_jobs; j++) {
+		int rc = check_job(r, j, e);
+
+		if (rc)
+			return rc;
+		stages += (size_t)r->cell->jobs[j].n_stages;
+	}
+	r->ranks = calloc(stages, sizeof(*r->ranks));
+	if (!r->ranks)
+		return bace_fail(e, ENOMEM, "cell of %zu stages: out of memory", stages);
+	for (int j = 0; j < r->cell->n_jobs; j++) {
+		size_t n = (size_t)r->cell->jobs[j].n_stages;
+		int rc;
+
+		r->jobs[j].rank_of_stage = calloc(n, sizeof(int));
+		r->jobs[j].hops = calloc(n, sizeof(struct cell_hop));
+		if (!r->jobs[j].rank_of_stage || !r->jobs[j].hops)
+			return bace_fail(e, ENOMEM, "cell of %zu stages: out of memory", stages);
+		rc = place_stages(r, j, e);
+		if (rc)
+			return rc;
+	}
+	if (r->n_ranks > RANKS_MAX)
+		return bace_fail(e, E2BIG, "cell: %d ranks, at most %d", r->n_ranks, RANKS_MAX);
+	for (int i = 0; i < r->n_ranks; i++)
+		name_rank(r, &r->ranks[i]);
+	give_slots(r);
+	return 0;
+}
+
+void cell_ranks_free(struct cell_run *r)
+{
+	for (int j = 0; r->jobs && j < r->cell->n_jobs; j++) {
+		free(r->jobs[j].rank_of_stage);
+		free(r->jobs[j].hops);
+	}
+	free(r->jobs);
+	free(r->ranks);
+}
+
+static json_t *stages_json(const struct cell_run *r, const struct cell_rank *k)
+{
+	const struct tb_job *j = &r->cell->jobs[k->job];
+	json_t *a = json_array();
+
+	for (int i = 0; i < j->n_stages; i++) {
+		int64_t bwd = j->stages[i].bwd_ns, w = 0;
+
+		if (r->jobs[k->job].rank_of_stage[i] != k->proc.rank)
+			continue;
+		/* zb-h1 splits the backward: gradient of the input, of the weights. */
+		if (j->schedule == SCHED_ZB_H1) {
+			w = bwd / 2;
+			bwd -= w;
+		}
+		json_array_append_new(a, json_pack("{s:i,s:I,s:I,s:I}", "stage", i, "fwd_ns",
+			(json_int_t)j->stages[i].fwd_ns, "bwd_ns", (json_int_t)bwd, "w_ns", (json_int_t)w));
+	}
+	return a;
+}
+
+static json_t *hops_json(const struct cell_run *r, const struct cell_rank *k)
+{
+	const struct tb_job *j = &r->cell->jobs[k->job];
+	json_t *a = json_array();
+
+	for (int h = 0; h + 1 < j->n_stages; h++) {
+		const struct cell_hop *hop = &r->jobs[k->job].hops[h];
+		const struct tb_hop *spec = &j->hops[h];
+		const char *role = hop->from == hop->to ? "internal" : hop->to == k->proc.rank ? "listen" : "connect";
+		json_t *o;
+
+		if (hop->from != k->proc.rank && hop->to != k->proc.rank)
+			continue;
+		o = json_pack("{s:i,s:s,s:s,s:I,s:s}", "hop", h, "kind", spec->local ? "local" : "tcp",
+			      "role", role, "bytes", (json_int_t)spec->bytes, "addr", k->proc.host->spec->addr);
+		if (spec->local) {
+			json_object_set_new(o, "rate_bps", json_integer((json_int_t)spec->local_rate_bps));
+			json_object_set_new(o, "latency_ns", json_integer((json_int_t)spec->local_latency_ns));
+		}
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
+{
+	const struct tb_job *j = &r->cell->jobs[k->job];
+
+	return json_pack("{s:s,s:i,s:s,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:i,s:I}", "mode", "pipeline",
+		"job", k->job, "name", j->name, "schedule", schedule_name(j->schedule), "chunks", j->chunks,
+		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
+		"stages", stages_json(r, k), "hops", hops_json(r, k), "warmup_steps", r->cell->warmup_steps,
+		"steps", r->cell->steps, "congestion_control", r->cell->congestion_control,
+		"connect_timeout_ms", CONNECT_TIMEOUT_MS,
+		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3));
+}
+
+json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k)
+{
+	const struct tb_job *j = &r->cell->jobs[k->job];
+	json_t *a = json_array();
+
+	for (int h = 0; h + 1 < j->n_stages; h++) {
+		const struct cell_hop *hop = &r->jobs[k->job].hops[h];
+
+		if (hop->from != k->proc.rank || hop->from == hop->to)
+			continue;
+		json_array_append_new(a, json_pack("{s:i,s:s,s:i}", "hop", h, "addr",
+			r->ranks[hop->to].proc.host->spec->addr, "port", hop->port));
+	}
+	return json_pack("{s:s,s:o}", "cmd", "connect", "hops", a);
+}
+
+static bool region_on_network(const struct cell_run *r, int region)
+{
+	for (int j = 0; j < r->cell->n_jobs; j++) {
+		const struct tb_job *job = &r->cell->jobs[j];
+
+		for (int h = 0; h + 1 < job->n_stages; h++) {
+			int a = job->stages[h].region, b = job->stages[h + 1].region;
+
+			if (a != b && !job->hops[h].local && (a == region || b == region))
+				return true;
+		}
+	}
+	return false;
+}
+
+bool cell_reads(const struct cell_run *r, const struct host *h)
+{
+	return r->c->plan_wanted && h->spec->shape.n_links > 0 && region_on_network(r, h->spec->region);
+}
+
+void cell_mark_needed(struct cell_run *r)
+{
+	for (int i = 0; i < r->n_ranks; i++)
+		r->needed[r->ranks[i].host] = true;
+	for (int i = 0; i < r->c->n_hosts; i++)
+		if (cell_reads(r, &r->c->hosts[i]))
+			r->needed[i] = true;
+}

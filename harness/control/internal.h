@@ -1,0 +1,144 @@
+/*
+ * Private to harness/control. One thread runs the event loop and owns all that
+ * is below but the task queue; the functions of control.h hand it tasks and
+ * wait. Nothing in the loop blocks, everything in it has a time-out.
+ */
+#ifndef BACE_CONTROL_INTERNAL_H
+#define BACE_CONTROL_INTERNAL_H
+
+#include <pthread.h>
+
+#include "agent/wire/wire.h"
+#include "harness/control/control.h"
+
+#define ANSWER_S 15.0		/* an agent's to any request but stop */
+#define STOP_S 5.0
+
+struct host;
+struct proc;
+struct watcher;
+
+/* ---- tasks: what a caller waits for ---- */
+struct task {
+	struct task *next;
+	void (*start)(struct controller *c, struct task *t);	/* in the loop */
+	bool done;
+	int rc;
+	struct bace_err e;
+};
+
+void task_finish(struct controller *c, struct task *t, int rc);
+/* From the caller's thread: runs it and waits. */
+int task_run(struct controller *c, struct task *t, struct bace_err *e);
+
+/* ---- hosts ---- */
+
+/* reply is borrowed, NULL after failure; called exactly once, from the loop. */
+typedef void (*reply_fn)(void *arg, struct host *h, const json_t *reply, const struct bace_err *err);
+
+struct request {
+	struct request *next;
+	struct host *host;
+	json_int_t id;
+	reply_fn fn;
+	void *arg;
+	struct event *timer;
+	struct bace_err failed;		/* could not be sent */
+	char type[16];
+};
+
+struct host {
+	struct controller *c;
+	const struct tb_host *spec;
+	int index;
+	struct wire_conn *conn;		/* NULL: not connected and accepted */
+	json_t *inventory;
+	json_int_t next_id;
+	struct request *requests;
+	int64_t offset_ns;		/* its CLOCK_MONOTONIC minus ours */
+	bool planned;			/* its shaping is in force, as far as we know */
+	char last_why[300];		/* why it is not there */
+};
+
+struct controller {
+	struct controller_config cfg;
+	struct event_base *base;
+	struct wire_server *server;
+	pthread_t thread;
+	bool thread_started;
+	int wake;			/* eventfd */
+	struct event *on_wake;
+	pthread_mutex_t lock;		/* of tasks, and of task.done */
+	pthread_cond_t finished;
+	struct task *tasks, **last_task;
+	bool quit;
+	char boot_id[64];
+	int n_hosts;
+	struct host *hosts;
+	bool plan_wanted;		/* controller_plan was called: keep the plans in force */
+	json_int_t next_cell;
+	struct proc *procs;
+	struct watcher *watchers;
+};
+
+bool host_ready(const struct host *h);
+bool host_shapes(const struct host *h);		/* has a plan of its own */
+/* Steals msg; adds its id. */
+void host_request(struct host *h, json_t *msg, double timeout_s, reply_fn fn, void *arg);
+/* Replies to requests with this arg are no longer wanted. */
+void requests_cancel(struct controller *c, const void *arg);
+/* ---- host.c, called by wire ---- */
+void hosts_handlers(struct controller *c, struct wire_handlers *h);
+int hosts_init(struct controller *c, struct bace_err *e);
+void hosts_free(struct controller *c);
+
+/* ---- who wants to know when hosts come and fail; either function may be NULL,
+ * and may remove its own watcher only ---- */
+struct watcher {
+	struct watcher *next;
+	void (*on_ready)(struct watcher *w, struct host *h);
+	void (*on_trouble)(struct watcher *w, struct host *h, const char *why);
+	void *arg;
+};
+
+void watcher_add(struct controller *c, struct watcher *w);
+void watcher_remove(struct controller *c, struct watcher *w);
+/* "a: why; b (3 in all)": wanted hosts (NULL: any) that are not ready. Returns how many. */
+int hosts_missing(struct controller *c, const bool *wanted, char *text, size_t cap);
+
+/* ---- plan.c ---- */
+void host_plan(struct host *h, reply_fn fn, void *arg);
+
+/* ---- proc.c: a worker process somewhere ---- */
+struct proc_ops {
+	void (*on_launched)(struct proc *p, const json_t *answer);
+	void (*on_event)(struct proc *p, const char *event, const json_t *line);
+	/* why NULL: it ended with status 0. Not called for one that never ran. */
+	void (*on_gone)(struct proc *p, const char *why);
+	/* Could not be launched, or broke the protocol. */
+	void (*on_failed)(struct proc *p, const char *why);
+};
+
+struct proc {
+	struct proc *next, **prev;	/* controller.procs while registered */
+	struct host *host;
+	json_int_t cell;
+	int rank;
+	char what[160];			/* "rank 3 (qwen-14b stage 2) on ie-0" */
+	const struct proc_ops *ops;
+	void *owner;
+	bool registered, gone;
+	int slot, slots;
+	struct bace_buf line;
+};
+
+/* Launches the worker with that config (stolen). */
+void proc_launch(struct proc *p, json_t *config, const char *nic);
+/* A line for its standard input (stolen); failures go to ops->on_failed. */
+void proc_tell(struct proc *p, json_t *line);
+void proc_forget(struct proc *p);
+void procs_output(struct host *h, const json_t *msg);
+void procs_exit(struct host *h, const json_t *msg);
+void procs_host_lost(struct host *h, const char *why);
+
+#endif
