@@ -12,6 +12,7 @@ static const struct command *const commands[] = {
 	&cmd_check,
 	&cmd_pipeline,
 	&cmd_policies,
+	&cmd_keygen,
 	&cmd_lab_inner,
 	&cmd_lab_uml,
 	&cmd_lab_guest,
