@@ -123,7 +123,7 @@ int plot_measured_vs_predicted(struct store *s, const char *run, char **svg, str
 
 	bace_buf_addf(&b, "%s", preamble);
 	n = add_blocks(s, run, "SELECT policy, event_sim_s, measured_median_s, measured_median_s, "
-		       "coalesce(measured_p95_s, measured_median_s) FROM placement WHERE run = ? AND valid "
+		       "coalesce(measured_p95_s, measured_median_s) FROM placement WHERE run_id = ? AND valid "
 		       "AND measured_median_s IS NOT NULL ORDER BY policy, id", &b, names,
 		       ARRAY_LEN(colors), e);
 	if (n <= 0) {
@@ -152,7 +152,7 @@ int plot_cost_vs_jct(struct store *s, const char *run, char **svg, struct bace_e
 
 	bace_buf_addf(&b, "%s", preamble);
 	n = add_blocks(s, run, "SELECT policy, avg(jct_s) / 3600, sum(cost_usd), CASE oracle WHEN "
-		       "'measured' THEN 7 WHEN 'event-sim' THEN 6 ELSE 2 END FROM job_outcome WHERE run = ? "
+		       "'measured' THEN 7 WHEN 'event-sim' THEN 6 ELSE 2 END FROM job_outcome WHERE run_id = ? "
 		       "AND finished GROUP BY policy, oracle ORDER BY policy, min(rowid)", &b, names,
 		       ARRAY_LEN(colors), e);
 	if (n <= 0) {

@@ -76,8 +76,8 @@ static void write_accuracy(FILE *to, const struct accuracy *a)
 	if (!a->n)
 		return;
 	fprintf(to, "<p class=\"lead\">Measured step times differ from the event simulation by %.2f&nbsp;%% "
-		"in the median and %.2f&nbsp;%% at worst (n&nbsp;=&nbsp;%d placements), from the closed form "
-		"by %.2f&nbsp;%% and %.2f&nbsp;%%.", 100 * a->median_abs, 100 * a->worst_abs, a->n,
+		"in the median and %.2f&nbsp;%% at worst (n&nbsp;=&nbsp;%zu placements), from the closed form "
+		"by %.2f&nbsp;%% and %.2f&nbsp;%%.", 100 * a->median_event, 100 * a->worst_event, a->n,
 		100 * a->median_closed, 100 * a->worst_closed);
 	if (a->n_invalid)
 		fprintf(to, " %d invalid placements are not counted.", a->n_invalid);
@@ -136,7 +136,7 @@ static void write_details(FILE *to, const char *title, const char *text)
 static int write_all(FILE *to, struct store *s, const char *run, sqlite3_stmt *q, struct bace_err *e)
 {
 	struct accuracy a;
-	int rc = run_accuracy(s, run, &a, e);
+	int rc = run_accuracy(s, run, NULL, &a, e);
 
 	if (rc)
 		return rc;
@@ -146,10 +146,18 @@ static int write_all(FILE *to, struct store *s, const char *run, sqlite3_stmt *q
 	for (int i = 0; !rc && i < N_RUN_TABLES; i++) {
 		struct table t;
 
-		rc = run_table(s, run, (enum run_table)i, &t, e);
+		rc = run_table(s, run, NULL, (enum run_table)i, &t, e);
 		if (rc)
 			break;
-		table_html(&t, to);
+		if (t.n_cells) {
+			fputs("<section><h2>", to);
+			html_text(t.title, to);
+			fputs("</h2><p>", to);
+			html_text(t.note ? t.note : "", to);
+			fputs("</p>\n", to);
+			table_html(&t, to);
+			fputs("</section>\n", to);
+		}
 		table_free(&t);
 	}
 	write_details(to, "Configuration, as read", column(q, 11));
@@ -163,12 +171,12 @@ int results_write_report(struct store *s, const char *given, const char *path, s
 	CLEANUP_FREE char *part = NULL;
 	sqlite3_stmt *q;
 	char run[32];
-	int rc = store_resolve_run(s, given, run, e);
+	int rc = store_find_run(s, given, run, e);
 
 	if (!rc)
-		rc = store_query(s, "SELECT id, experiment, datetime(began_unix_s, 'unixepoch') || ' UTC', "
+		rc = store_query(s, "SELECT id, experiment, began_utc, "
 			"status, command, schedule, backend, backend_why, 'bytes x ' || scale_bytes || ', time x "
-			"' || scale_time, seed, version || ', ' || kernel, config, inventory FROM run WHERE id = "
+			"' || scale_time, seed, version || ', ' || kernel, config_text, inventory_json FROM run WHERE id = "
 			"?", run, &q, e);
 	if (rc)
 		return rc;

@@ -135,8 +135,24 @@ int store_find_moment(struct store *s, const char *settings, const char *moment,
 int store_add_moment(struct store *s, const char *run, const char *settings, const char *moment,
 		     int n, const double *median_step_s, const double *busy, struct bace_err *e);
 
+/* The full id of a run: itself, a prefix that only one has, or "last".
+ * -ENOENT: none; err names the nearest. */
+int store_find_run(struct store *s, const char *given, char id[32], struct bace_err *e);
+
 /* ---- output ---- */
-/* The summary tables of a run as text. color: ANSI allowed. width: columns. */
+/* What of a run to show; NULL: all. */
+struct run_filter {
+	const char *policy, *job;
+};
+
+/* Where a run is asked for below, store_find_run's forms are taken. */
+
+/* The summary tables of a run as text. color: ANSI allowed. width: columns to
+ * stay within, 0: as wide as it gets (a pipe). */
+int results_print_run_part(struct store *s, const char *run, const struct run_filter *f, FILE *to,
+			   bool color, int width, struct bace_err *e);
+int results_print_run_part_json(struct store *s, const char *run, const struct run_filter *f, FILE *to,
+				struct bace_err *e);
 int results_print_run(struct store *s, const char *run, FILE *to, bool color, int width, struct bace_err *e);
 int results_print_run_json(struct store *s, const char *run, FILE *to, struct bace_err *e);
 /* One self-contained HTML file; plots by gnuplot (SVG inside). */

@@ -6,111 +6,90 @@
 
 #include "results/table.h"
 
-#define HOUR_S 3600.0
-#define JOULE_PER_KWH 3.6e6
-
-static double number(sqlite3_stmt *q, int column)
+static double relative(double of, double to)
 {
-	return sqlite3_column_type(q, column) == SQLITE_NULL ? NAN : sqlite3_column_double(q, column);
-}
-
-static const char *text(sqlite3_stmt *q, int column)
-{
-	const char *t = (const char *)sqlite3_column_text(q, column);
-
-	return t ? t : "";
-}
-
-static int percent(struct table *t, double of, double to)
-{
-	if (isnan(of) || isnan(to) || to == 0)
-		return table_add_number(t, 1, NAN);
-	return table_add(t, "%+.1f", 100 * (of / to - 1));
+	return of / to - 1;
 }
 
 static int placement_row(struct table *t, sqlite3_stmt *q)
 {
-	double event = number(q, 5), median = number(q, 6);
-	int rc = table_add(t, "%s", text(q, 0));
+	double event = column_number(q, 5), median = column_number(q, 6);
+	int rc = table_text(t, column_text(q, 0));
 
-	rc |= table_add(t, "%s", text(q, 1));
-	rc |= table_add(t, "%s", text(q, 2));
-	rc |= table_add(t, "%d", sqlite3_column_int(q, 3));
-	rc |= table_add_number(t, 3, number(q, 4));
-	rc |= table_add_number(t, 3, event);
-	rc |= table_add_number(t, 3, median);
-	rc |= table_add_number(t, 3, number(q, 7));
-	rc |= percent(t, median, event);
-	rc |= table_add(t, "%d", sqlite3_column_int(q, 8));
-	rc |= table_add(t, "%s", sqlite3_column_int(q, 9) ? "yes" : text(q, 10));
-	return rc ? -ENOMEM : 0;
+	rc |= table_text(t, column_text(q, 1));
+	rc |= table_text(t, column_text(q, 2));
+	for (int i = 3; i < 8; i++)
+		rc |= table_number(t, column_number(q, i));
+	rc |= table_number(t, relative(median, event));
+	rc |= table_number(t, column_number(q, 8));
+	if (sqlite3_column_int(q, 9))
+		return rc | table_text(t, isnan(median) ? "not measured" : "yes");
+	return rc | table_text(t, column_text(q, 10)[0] ? column_text(q, 10) : "no");
+}
+
+/* Sums over different jobs are not compared, nor is a number with itself. */
+static double difference(sqlite3_stmt *q, int of, int to)
+{
+	if (sqlite3_column_int(q, 2) != sqlite3_column_int(q, 7) ||
+	    !strcmp(column_text(q, 1), "event-sim"))
+		return NAN;
+	return relative(column_number(q, of), column_number(q, to));
 }
 
 static int policy_row(struct table *t, sqlite3_stmt *q)
 {
-	int rc = table_add(t, "%s", text(q, 0));
+	char finished[32];
+	int rc = table_text(t, column_text(q, 0));
 
-	rc |= table_add(t, "%s", text(q, 1));
-	rc |= table_add(t, "%d", sqlite3_column_int(q, 2));
-	rc |= table_add_number(t, 2, number(q, 3) / HOUR_S);
-	rc |= percent(t, number(q, 3), number(q, 6));
-	rc |= table_add_number(t, 2, number(q, 4) / JOULE_PER_KWH);
-	rc |= table_add_number(t, 2, number(q, 5));
-	rc |= percent(t, number(q, 5), number(q, 7));
-	return rc ? -ENOMEM : 0;
+	snprintf(finished, sizeof(finished), "%d of %d", sqlite3_column_int(q, 2),
+		 sqlite3_column_int(q, 3));
+	rc |= table_text(t, column_text(q, 1));
+	rc |= table_text(t, finished);
+	for (int i = 4; i < 7; i++) {
+		rc |= table_number(t, column_number(q, i));
+		rc |= table_number(t, difference(q, i, i + 4));
+	}
+	return rc;
 }
 
-static int job_row(struct table *t, sqlite3_stmt *q)
+static int plain_row(struct table *t, sqlite3_stmt *q)
 {
-	int rc = table_add(t, "%s", text(q, 0));
+	int rc = 0;
 
-	rc |= table_add(t, "%s", text(q, 1));
-	rc |= table_add(t, "%s", text(q, 2));
-	rc |= table_add(t, "%s", text(q, 3));
-	rc |= table_add_number(t, 2, number(q, 4) / HOUR_S);
-	rc |= table_add_number(t, 2, number(q, 5) / HOUR_S);
-	rc |= table_add_number(t, 2, number(q, 6) / JOULE_PER_KWH);
-	rc |= table_add_number(t, 2, number(q, 7));
-	return rc ? -ENOMEM : 0;
+	for (int c = 0; c < t->n_columns; c++)
+		rc |= column_is_text(&t->columns[c]) ? table_text(t, column_text(q, c)) :
+			table_number(t, column_number(q, c));
+	return rc;
 }
 
 static int link_row(struct table *t, sqlite3_stmt *q)
 {
-	double goodput = number(q, 5);
-	int rc = table_add(t, "%s", text(q, 0));
+	double goodput = column_number(q, 7);
+	int rc = table_text(t, column_text(q, 0));
 
-	rc |= table_add(t, "%s", text(q, 1));
-	rc |= table_add_number(t, 2, number(q, 2) * 1e3);
-	rc |= table_add_number(t, 2, number(q, 3) * 1e3);
-	rc |= percent(t, number(q, 3), number(q, 2));
-	rc |= table_add_number(t, 2, number(q, 4) / 1e6);
-	rc |= table_add_number(t, 2, goodput > 0 ? goodput / 1e6 : NAN);
-	rc |= percent(t, goodput > 0 ? goodput : NAN, number(q, 4));
-	return rc ? -ENOMEM : 0;
+	goodput = goodput > 0 ? goodput : NAN;
+	rc |= table_text(t, column_text(q, 1));
+	for (int i = 2; i < 6; i++)
+		rc |= table_number(t, column_number(q, i));
+	rc |= table_number(t, relative(column_number(q, 4), column_number(q, 2)));
+	rc |= table_number(t, column_number(q, 6));
+	rc |= table_number(t, goodput);
+	return rc | table_number(t, relative(goodput, column_number(q, 6)));
 }
 
 static int bytes_row(struct table *t, sqlite3_stmt *q)
 {
-	int rc = table_add(t, "%s", text(q, 0));
+	double wire = column_number(q, 3), tc = column_number(q, 4);
+	int rc = table_text(t, column_text(q, 0));
 
-	rc |= table_add(t, "%s", text(q, 1));
-	rc |= table_add(t, "%d", sqlite3_column_int(q, 2));
-	rc |= table_add_number(t, 2, number(q, 3) / 1e6);
-	rc |= table_add_number(t, 2, number(q, 4) / 1e6);
-	rc |= percent(t, number(q, 4), number(q, 3));
-	rc |= table_add_number(t, 3, number(q, 5) / 1e6);
-	rc |= table_add(t, "%s", text(q, 6));
-	rc |= table_add(t, "%s", sqlite3_column_int(q, 7) ? "yes" : "no");
-	return rc ? -ENOMEM : 0;
-}
-
-static int skip_row(struct table *t, sqlite3_stmt *q)
-{
-	int rc = table_add(t, "%s", text(q, 0));
-
-	rc |= table_add(t, "%s", text(q, 1));
-	rc |= table_add(t, "%s", text(q, 2));
-	return rc ? -ENOMEM : 0;
+	rc |= table_text(t, column_text(q, 1));
+	rc |= table_number(t, column_number(q, 2));
+	rc |= table_number(t, wire);
+	rc |= table_number(t, tc);
+	rc |= table_number(t, relative(tc, wire));
+	rc |= table_number(t, column_number(q, 5));
+	rc |= table_text(t, column_text(q, 6));
+	return rc | table_text(t, sqlite3_column_int(q, 7) ? "yes" : "no");
 }
 
 struct run_table_kind {
@@ -119,76 +98,99 @@ struct run_table_kind {
 	int (*row)(struct table *t, sqlite3_stmt *q);
 };
 
+#define WANTED_POLICY " AND (?2 IS NULL OR policy = ?2)"
+#define WANTED WANTED_POLICY " AND (?3 IS NULL OR job = ?3)"
+
 static const struct run_table_kind kinds[N_RUN_TABLES] = {
 	[TABLE_PLACEMENTS] = {
 		"Step times: predicted and measured",
-		"Seconds, unscaled. Measured: median and 95th percentile over n steps after warm-up; error: "
-		"of the median to the event simulation.",
+		"Unscaled. Measured: median and 95th percentile over n steps after warm-up. Error: of the "
+		"median to the event simulation. At once: jobs that ran at the same time.",
 		"SELECT policy, job, placement, jobs_at_once, closed_form_s, event_sim_s, measured_median_s,"
-		" measured_p95_s, n_steps, valid, invalid_why FROM placement WHERE run = ? ORDER BY id",
-		{ { "policy", 0 }, { "job", 0 }, { "placement (region:GPUs)", 0 }, { "jobs at once", 1 },
-		  { "closed form s", 1 }, { "event sim s", 1 }, { "measured s", 1 }, { "p95 s", 1 },
-		  { "error %", 1 }, { "n", 1 }, { "valid", 0 } }, placement_row },
+		" measured_p95_s, n_steps, valid, invalid_why FROM placement WHERE run_id = ?1" WANTED
+		" ORDER BY id",
+		{ { "policy", TEXT }, { "job", TEXT }, { "placement\n(region:GPUs)", FLEX },
+		  { "at\nonce", COUNT }, { "closed\nform", SECONDS, 't' }, { "event\nsim", SECONDS, 't' },
+		  { "measured\nmedian", SECONDS, 't' }, { "measured\np95", SECONDS, 't' },
+		  { "error", PERCENT }, { "n", COUNT }, { "valid", STATUS } }, placement_row },
 	[TABLE_POLICIES] = {
 		"Policies: job completion time, energy and cost",
-		"Mean JCT over n finished jobs; energy at the GPUs; cost with PUE and prices. Differences are "
-		"to the event simulation of the same policy.",
-		"SELECT o.policy, o.oracle, sum(o.finished), avg(o.jct_s), sum(o.energy_j), sum(o.cost_usd),"
-		" (SELECT avg(e.jct_s) FROM job_outcome e WHERE e.run = o.run AND e.policy = o.policy AND"
-		" e.oracle = 'event-sim'), (SELECT sum(e.cost_usd) FROM job_outcome e WHERE e.run = o.run AND"
-		" e.policy = o.policy AND e.oracle = 'event-sim') FROM job_outcome o WHERE o.run = ? GROUP BY"
-		" o.policy, o.oracle ORDER BY min(o.rowid)",
-		{ { "policy", 0 }, { "oracle", 0 }, { "n", 1 }, { "mean JCT h", 1 }, { "difference %", 1 },
-		  { "energy kWh", 1 }, { "cost USD", 1 }, { "difference %", 1 } }, policy_row },
+		"Over the finished jobs. JCT: mean. Energy: at the GPUs. Cost: with PUE and prices. "
+		"Differences are to the event simulation of the same policy.",
+		"SELECT o.policy, o.oracle, sum(o.finished), count(*), avg(o.jct_s), sum(o.energy_j),"
+		" sum(o.cost_usd), e.finished, e.jct_s, e.energy_j, e.cost_usd FROM job_outcome o LEFT JOIN"
+		" (SELECT policy p, sum(finished) finished, avg(jct_s) jct_s, sum(energy_j) energy_j,"
+		" sum(cost_usd) cost_usd FROM job_outcome WHERE run_id = ?1 AND oracle = 'event-sim'"
+		WANTED " GROUP BY policy) e ON e.p = o.policy WHERE run_id = ?1" WANTED
+		" GROUP BY o.policy, o.oracle ORDER BY min(min(o.rowid)) OVER (PARTITION BY o.policy),"
+		" min(o.rowid)",
+		{ { "policy", TEXT }, { "oracle", TEXT }, { "finished", TEXT }, { "mean\nJCT", SECONDS },
+		  { "differ-\nence", PERCENT, 'd' }, { "energy", JOULES }, { "differ-\nence", PERCENT, 'd' },
+		  { "cost", DOLLARS }, { "differ-\nence", PERCENT, 'd' } }, policy_row },
 	[TABLE_JOBS] = {
-		"Jobs", "By oracle; waiting is from arrival to start.",
-		"SELECT policy, oracle, job, placement, jct_s, waiting_s, energy_j, cost_usd FROM job_outcome"
-		" WHERE run = ? ORDER BY rowid",
-		{ { "policy", 0 }, { "oracle", 0 }, { "job", 0 }, { "placement (region:GPUs)", 0 },
-		  { "JCT h", 1 }, { "waiting h", 1 }, { "energy kWh", 1 }, { "cost USD", 1 } }, job_row },
+		"Jobs", "By oracle. Waiting: from arrival to start.",
+		"SELECT policy, oracle, job, placement, jct_s, waiting_s, mean_step_s, energy_j, cost_usd FROM"
+		" job_outcome WHERE run_id = ?1" WANTED " ORDER BY rowid",
+		{ { "policy", TEXT }, { "oracle", TEXT }, { "job", TEXT }, { "placement\n(region:GPUs)", FLEX },
+		  { "JCT", SECONDS, 'j' }, { "waiting", SECONDS, 'j' }, { "mean\nstep", SECONDS },
+		  { "energy", JOULES }, { "cost", DOLLARS } }, plain_row },
 	[TABLE_LINKS] = {
 		"Links: planned and achieved",
-		"Testbed (scaled) units. RTT: median; goodput: one TCP connection, start-up excluded.",
-		"SELECT src, dst, planned_rtt_s, rtt_median_s, planned_goodput_bps, goodput_bps FROM plan_check"
-		" WHERE run = ? ORDER BY src, dst",
-		{ { "from", 0 }, { "to", 0 }, { "planned RTT ms", 1 }, { "achieved ms", 1 }, { "error %", 1 },
-		  { "planned goodput Mbit/s", 1 }, { "achieved Mbit/s", 1 }, { "error %", 1 } }, link_row },
+		"In testbed (scaled) units. Goodput: one TCP connection, without its start. Error: of the "
+		"median RTT and of the goodput to the plan.",
+		"SELECT src, dst, planned_rtt_s, rtt_min_s, rtt_median_s, rtt_p99_s, planned_goodput_bps,"
+		" goodput_bps FROM plan_check WHERE run_id = ?1 ORDER BY src, dst",
+		{ { "from", TEXT }, { "to", TEXT }, { "planned\nRTT", SECONDS, 'r' },
+		  { "RTT\nmin", SECONDS, 'r' }, { "RTT\nmedian", SECONDS, 'r' }, { "RTT\np99", SECONDS, 'r' },
+		  { "error", PERCENT, 'p' }, { "planned\ngoodput", BITS_PER_S, 'g' },
+		  { "achieved\ngoodput", BITS_PER_S, 'g' }, { "error", PERCENT, 'p' } }, link_row },
 	[TABLE_BYTES] = {
-		"Bytes: counted by tc and sent by the workers",
-		"Per directed link, over all cells; wire: framed payload, acknowledgements and retransmissions "
-		"by tcp_info. A cell in which they differ by more than 2 % is invalid.",
-		"SELECT src, dst, count(*), sum(wire), sum(tc), sum(retrans), max(cc), min(valid) FROM (SELECT"
-		" t.src, t.dst, p.policy, p.moment, sum(wire_bytes) wire, max(tc_bytes) tc, sum(retrans_bytes)"
-		" retrans, max(congestion_control) cc, min(t.valid) valid FROM transfer t JOIN placement p ON"
-		" p.id = t.placement WHERE p.run = ? GROUP BY t.src, t.dst, p.policy, p.moment, p.valid) GROUP"
-		" BY src, dst ORDER BY src, dst",
-		{ { "from", 0 }, { "to", 0 }, { "cells", 1 }, { "wire MB", 1 }, { "tc MB", 1 },
-		  { "difference %", 1 }, { "retransmitted MB", 1 }, { "congestion control", 0 },
-		  { "valid", 0 } }, bytes_row },
+		"Bytes: sent by the workers and counted by tc",
+		"Per directed link, over all cells. Wire: framed payload with retransmissions. A cell in "
+		"which they differ by more than 2 % is invalid.",
+		"SELECT src, dst, count(*), sum(wire), sum(tc), sum(retrans), max(cc), min(ok) FROM (SELECT"
+		" t.src, t.dst, sum(wire_bytes) wire, max(tc_bytes) tc, sum(retrans_bytes) retrans,"
+		" max(congestion_control) cc, min(t.valid) ok FROM transfer t JOIN placement p ON p.id ="
+		" t.placement_id WHERE p.run_id = ?1 GROUP BY t.src, t.dst, p.policy, p.moment, p.valid)"
+		" GROUP BY src, dst ORDER BY src, dst",
+		{ { "from", TEXT }, { "to", TEXT }, { "cells", COUNT }, { "wire", BYTES, 'b' },
+		  { "tc", BYTES, 'b' }, { "differ-\nence", PERCENT }, { "retrans-\nmitted", BYTES },
+		  { "congestion\ncontrol", TEXT }, { "agree", STATUS } }, bytes_row },
 	[TABLE_SKIPPED] = {
 		"Skipped or failed", NULL,
-		"SELECT policy, what, why FROM skip WHERE run = ? ORDER BY rowid",
-		{ { "policy", 0 }, { "what", 0 }, { "why", 0 } }, skip_row },
+		"SELECT policy, what, why FROM skip WHERE run_id = ?1" WANTED_POLICY " ORDER BY rowid",
+		{ { "policy", TEXT }, { "what", TEXT }, { "why", FLEX } }, plain_row },
 };
 
-int run_table(struct store *s, const char *run, enum run_table which, struct table *out,
-	      struct bace_err *e)
+static int wanted_query(struct store *s, const char *sql, const char *run, const struct run_filter *f,
+			sqlite3_stmt **q, struct bace_err *e)
+{
+	int rc = store_query(s, sql, run, q, e);
+
+	if (rc || !f)
+		return rc;
+	sqlite3_bind_text(*q, 2, f->policy, -1, SQLITE_STATIC);
+	sqlite3_bind_text(*q, 3, f->job, -1, SQLITE_STATIC);
+	return 0;
+}
+
+int run_table(struct store *s, const char *run, const struct run_filter *f, enum run_table which,
+	      struct table *out, struct bace_err *e)
 {
 	const struct run_table_kind *k = &kinds[which];
 	sqlite3_stmt *q;
-	int rc = store_query(s, k->sql, run, &q, e), step;
+	int rc = wanted_query(s, k->sql, run, f, &q, e), step = SQLITE_DONE;
 
 	*out = (struct table){ .title = k->title, .note = k->note, .columns = k->columns };
-	while (out->n_columns < 12 && k->columns[out->n_columns].title)
+	while (out->n_columns < (int)ARRAY_LEN(k->columns) && k->columns[out->n_columns].title)
 		out->n_columns++;
 	if (rc)
 		return rc;
-	while ((step = sqlite3_step(q)) == SQLITE_ROW && !rc)
-		rc = k->row(out, q);
-	if (step != SQLITE_DONE && !rc)
-		rc = store_fail(s, e, "query");
-	else if (rc)
-		bace_fail(e, ENOMEM, "table: out of memory");
+	while (!rc && (step = sqlite3_step(q)) == SQLITE_ROW)
+		if (k->row(out, q))
+			rc = bace_fail(e, ENOMEM, "table: out of memory");
+	if (!rc && step != SQLITE_DONE)
+		rc = store_fail(s, e, "read");
 	sqlite3_finalize(q);
 	if (rc)
 		table_free(out);
@@ -202,43 +204,61 @@ struct errors {
 
 static int take_accuracy(sqlite3_stmt *q, struct errors *v, struct accuracy *out)
 {
-	double median = number(q, 2), event = fabs(median / number(q, 1) - 1);
-	double closed = fabs(median / number(q, 0) - 1), first = fabs(number(q, 3) / median - 1);
+	double median = column_number(q, 2), event = fabs(median / column_number(q, 1) - 1);
+	double closed = fabs(median / column_number(q, 0) - 1);
+	double first = fabs(column_number(q, 3) / median - 1);
 
 	if (!sqlite3_column_int(q, 4)) {
 		out->n_invalid++;
 		return 0;
 	}
-	if (isnan(event))
-		return 0;
-	out->worst_abs = fmax(out->worst_abs, event);
-	if (!isnan(closed))
-		out->worst_closed = fmax(out->worst_closed, closed);
-	if (!isnan(first))
+	out->n_steps += sqlite3_column_int(q, 8);
+	if (isfinite(first)) {
 		out->worst_first = fmax(out->worst_first, first);
-	return BACE_PUSH(v->event, v->n, v->cap, event) || BACE_PUSH(v->closed, v->n2, v->cap2, closed) ?
-		-ENOMEM : 0;
+		out->n_first++;
+	}
+	if (isfinite(closed)) {
+		out->worst_closed = fmax(out->worst_closed, closed);
+		if (BACE_PUSH(v->closed, v->n2, v->cap2, closed))
+			return -ENOMEM;
+	}
+	if (!isfinite(event))
+		return 0;
+	if (event >= out->worst_event) {
+		out->worst_event = event;
+		snprintf(out->worst_what, sizeof(out->worst_what), "%.40s, %.40s on %.70s",
+			 column_text(q, 5), column_text(q, 6), column_text(q, 7));
+	}
+	return BACE_PUSH(v->event, v->n, v->cap, event);
 }
 
-int run_accuracy(struct store *s, const char *run, struct accuracy *out, struct bace_err *e)
+int run_accuracy(struct store *s, const char *run, const struct run_filter *f, struct accuracy *out,
+		 struct bace_err *e)
 {
 	struct errors v = { 0 };
 	sqlite3_stmt *q;
+	int step = SQLITE_DONE;
 	/* A moment that several policies share was measured once: counted once. */
-	int rc = store_query(s, "SELECT closed_form_s, event_sim_s, measured_median_s, measured_first_s,"
-			     " valid FROM placement WHERE run = ? AND (measured_median_s IS NOT NULL OR NOT"
-			     " valid) GROUP BY moment, job, valid", run, &q, e);
+	int rc = wanted_query(s, "SELECT closed_form_s, event_sim_s, measured_median_s, measured_first_s,"
+			      " valid, policy, job, placement, n_steps, min(id) FROM placement WHERE"
+			      " run_id = ?1" WANTED " AND (measured_median_s IS NOT NULL OR NOT valid) GROUP"
+			      " BY moment, job, valid", run, f, &q, e);
 
-	*out = (struct accuracy){ .median_abs = NAN, .median_closed = NAN };
+	*out = (struct accuracy){ .median_event = NAN, .median_closed = NAN };
 	if (rc)
 		return rc;
-	while (!rc && sqlite3_step(q) == SQLITE_ROW)
+	while (!rc && (step = sqlite3_step(q)) == SQLITE_ROW)
 		rc = take_accuracy(q, &v, out);
+	if (rc)
+		bace_fail(e, -rc, "accuracy: out of memory");
+	else if (step != SQLITE_DONE)
+		rc = store_fail(s, e, "read");
 	sqlite3_finalize(q);
-	out->n = (int)v.n;
-	out->median_abs = stats_median(v.event, v.n);
+	out->n = v.n;
+	out->n_closed = v.n2;
+	out->median_event = stats_median(v.event, v.n);
 	out->median_closed = stats_median(v.closed, v.n2);
 	free(v.event);
 	free(v.closed);
-	return rc ? bace_fail(e, -rc, "accuracy: out of memory") : 0;
+	return rc;
 }

@@ -5,134 +5,134 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_text(struct table *t, char *text)
+int table_text(struct table *t, const char *text)
 {
-	if (!text || BACE_PUSH(t->cells, t->n_cells, t->cap_cells, text)) {
-		free(text);
-		return -ENOMEM;
-	}
-	return 0;
+	struct cell c = { .text = strdup(text ? text : ""), .number = NAN };
+
+	if (c.text && !BACE_PUSH(t->cells, t->n_cells, t->cap_cells, c))
+		return 0;
+	free(c.text);
+	return -ENOMEM;
 }
 
-int table_add(struct table *t, const char *fmt, ...)
+int table_number(struct table *t, double v)
 {
-	char *text;
-	va_list ap;
+	struct cell c = { .number = v };
 
-	va_start(ap, fmt);
-	if (vasprintf(&text, fmt, ap) < 0)
-		text = NULL;
-	va_end(ap);
-	return add_text(t, text);
-}
-
-int table_add_number(struct table *t, int digits, double v)
-{
-	if (isnan(v))
-		return add_text(t, strdup("\u2013"));
-	return table_add(t, "%.*f", digits, v);
+	return BACE_PUSH(t->cells, t->n_cells, t->cap_cells, c);
 }
 
 void table_free(struct table *t)
 {
 	for (size_t i = 0; i < t->n_cells; i++)
-		free(t->cells[i]);
+		free(t->cells[i].text);
 	free(t->cells);
 	*t = (struct table){ 0 };
 }
 
-/* Columns that a UTF-8 text takes on a terminal, for the text that we print. */
-static int width_of(const char *s)
-{
-	int n = 0;
+struct scale {
+	double below;		/* used for values under this */
+	const char *name;
+	double factor;
+};
 
-	for (; *s; s++)
-		n += (*s & 0xc0) != 0x80;
-	return n;
+static const struct scale seconds[] = { { 1e-3, "us", 1e-6 }, { 1, "ms", 1e-3 }, { 600, "s", 1 },
+	{ 10 * 3600, "min", 60 }, { 20 * 86400, "h", 3600 }, { INFINITY, "d", 86400 } };
+static const struct scale joules[] = { { 3.6e3, "J", 1 }, { 3.6e6, "Wh", 3.6e3 },
+	{ 3.6e9, "kWh", 3.6e6 }, { INFINITY, "MWh", 3.6e9 } };
+static const struct scale bits[] = { { 1e6, "kbit/s", 1e3 }, { 1e9, "Mbit/s", 1e6 },
+	{ INFINITY, "Gbit/s", 1e9 } };
+static const struct scale bytes[] = { { 1e3, "B", 1 }, { 1e6, "kB", 1e3 }, { 1e9, "MB", 1e6 },
+	{ INFINITY, "GB", 1e9 } };
+static const struct scale dollars[] = { { INFINITY, "USD", 1 } };
+static const struct scale percents[] = { { INFINITY, "%", 0.01 } };
+static const struct scale plain[] = { { INFINITY, "", 1 } };
+
+static const struct scale *scales_of(enum quantity what)
+{
+	switch (what) {
+	case SECONDS: return seconds;
+	case JOULES: return joules;
+	case BITS_PER_S: return bits;
+	case BYTES: return bytes;
+	case DOLLARS: return dollars;
+	case PERCENT: return percents;
+	default: return plain;
+	}
 }
 
-static void print_cell(FILE *to, const char *text, int width, bool right, bool last)
+/* Four significant digits of the least, at most three after the point, and no
+ * more of a column that has large numbers too. */
+static int digits_for(enum quantity what, double least, double most)
 {
-	int pad = width - width_of(text);
+	int d;
 
-	if (right)
-		fprintf(to, "%*s%s", pad, "", text);
-	else
-		fprintf(to, "%s%*s", text, last ? 0 : pad, "");
-	fputs(last ? "\n" : "  ", to);
+	if (what == COUNT || !(most > 0))
+		return 0;
+	if (what == PERCENT)
+		return most < 1 ? 2 : 1;
+	d = least > 0 ? 3 - (int)floor(log10(least)) : 3;
+	d = d < 0 ? 0 : d > 3 ? 3 : d;
+	if (most >= 1e5)
+		return 0;
+	if (most >= 1e3 && d > 2)
+		return 2;
+	return what == DOLLARS && d < 2 ? 2 : d;
 }
 
-void table_print(const struct table *t, FILE *to, bool color)
+struct unit unit_for(enum quantity what, double typical, double least, double most)
 {
-	CLEANUP_FREE int *width = calloc((size_t)t->n_columns + 1, sizeof(*width));
+	const struct scale *s = scales_of(what);
 
-	if (!width || !t->n_cells)
-		return;
+	while (typical >= s->below)
+		s++;
+	return (struct unit){ s->name, s->factor, digits_for(what, least / s->factor, most / s->factor) };
+}
+
+static bool same_group(const struct column *a, const struct column *b)
+{
+	return a == b || (a->group && a->group == b->group && a->what == b->what);
+}
+
+static struct unit column_unit(const struct table *t, int column, double *scratch)
+{
+	const struct column *c = &t->columns[column];
+	double least = INFINITY, most = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n_cells; i++) {
+		double v = fabs(t->cells[i].number);
+
+		if (!isfinite(v) || v == 0 || !same_group(&t->columns[i % (size_t)t->n_columns], c))
+			continue;
+		scratch[n++] = v;
+		least = fmin(least, v);
+		most = fmax(most, v);
+	}
+	return unit_for(c->what, n ? stats_median(scratch, n) : 1, least, most);
+}
+
+void table_units(const struct table *t, struct unit *out)
+{
+	CLEANUP_FREE double *scratch = calloc(t->n_cells + 1, sizeof(*scratch));
+
 	for (int c = 0; c < t->n_columns; c++)
-		width[c] = width_of(t->columns[c].title);
-	for (size_t i = 0; i < t->n_cells; i++) {
-		int *w = &width[i % (size_t)t->n_columns], n = width_of(t->cells[i]);
-
-		*w = n > *w ? n : *w;
-	}
-	fprintf(to, "\n%s%s%s\n", color ? "\033[1m" : "", t->title, color ? "\033[0m" : "");
-	if (t->note)
-		fprintf(to, "%s\n", t->note);
-	fputc('\n', to);
-	for (int c = 0; c < t->n_columns; c++)
-		print_cell(to, t->columns[c].title, width[c], t->columns[c].number, c == t->n_columns - 1);
-	for (size_t i = 0; i < t->n_cells; i++) {
-		int c = (int)(i % (size_t)t->n_columns);
-
-		print_cell(to, t->cells[i], width[c], t->columns[c].number, c == t->n_columns - 1);
-	}
+		out[c] = scratch ? column_unit(t, c, scratch) : unit_for(t->columns[c].what, 1, 1, 1);
 }
 
-void html_text(const char *s, FILE *to)
+const char *cell_format(const struct cell *c, const struct column *col, const struct unit *u,
+			char buf[32])
 {
-	for (; *s; s++) {
-		switch (*s) {
-		case '<': fputs("&lt;", to); break;
-		case '>': fputs("&gt;", to); break;
-		case '&': fputs("&amp;", to); break;
-		case '"': fputs("&quot;", to); break;
-		default:
-			/* Control characters are not allowed in HTML. */
-			if ((unsigned char)*s >= 32 || *s == '\n' || *s == '\t')
-				fputc(*s, to);
-		}
-	}
-}
+	double v;
 
-void table_html(const struct table *t, FILE *to)
-{
-	if (!t->n_cells)
-		return;
-	fputs("<section><h2>", to);
-	html_text(t->title, to);
-	fputs("</h2>", to);
-	if (t->note) {
-		fputs("<p>", to);
-		html_text(t->note, to);
-		fputs("</p>", to);
-	}
-	fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", to);
-	html_text(t->title, to);
-	fputs("\"><table><thead><tr>", to);
-	for (int c = 0; c < t->n_columns; c++) {
-		fprintf(to, "<th scope=\"col\"%s>", t->columns[c].number ? " class=\"n\"" : "");
-		html_text(t->columns[c].title, to);
-		fputs("</th>", to);
-	}
-	fputs("</tr></thead><tbody>\n", to);
-	for (size_t i = 0; i < t->n_cells; i++) {
-		int c = (int)(i % (size_t)t->n_columns);
-
-		fputs(c ? "" : "<tr>", to);
-		fprintf(to, "<td%s>", t->columns[c].number ? " class=\"n\"" : "");
-		html_text(t->cells[i], to);
-		fputs("</td>", to);
-		fputs(c == t->n_columns - 1 ? "</tr>\n" : "", to);
-	}
-	fputs("</tbody></table></div></section>\n", to);
+	if (c->text)
+		return c->text;
+	if (!isfinite(c->number))
+		return "-";
+	v = c->number / u->factor;
+	/* What rounds to nothing has no sign. */
+	if (fabs(v) < 0.5 * pow(10, -u->digits))
+		v = 0;
+	snprintf(buf, 32, col->what == PERCENT ? "%+.*f" : "%.*f", u->digits, v);
+	return buf;
 }

@@ -4,9 +4,19 @@
 
 #include "results/store.h"
 
+/* What a column holds. Numbers are in base units; the unit that is printed is
+ * chosen from what is in the column. */
+enum quantity { TEXT, FLEX, STATUS, COUNT, RATIO, PERCENT, SECONDS, JOULES, BITS_PER_S, BYTES, DOLLARS };
+
 struct column {
-	const char *title;	/* unit included */
-	bool number;		/* right-aligned */
+	const char *title;	/* \n where it may be broken */
+	enum quantity what;	/* FLEX: text that wraps; STATUS: text, "yes" is good */
+	char group;		/* columns of one quantity and group share unit and digits */
+};
+
+struct cell {
+	char *text;		/* NULL: number */
+	double number;		/* NaN: none */
 };
 
 struct table {
@@ -15,7 +25,13 @@ struct table {
 	const struct column *columns;
 	int n_columns;
 	size_t n_cells, cap_cells;
-	char **cells;		/* row after row */
+	struct cell *cells;	/* row after row */
+};
+
+struct unit {
+	const char *name;
+	double factor;		/* base units in one */
+	int digits;
 };
 
 static inline size_t table_rows(const struct table *t)
@@ -23,30 +39,42 @@ static inline size_t table_rows(const struct table *t)
 	return t->n_columns ? t->n_cells / (size_t)t->n_columns : 0;
 }
 
-int table_add(struct table *t, const char *fmt, ...) BACE_PRINTF(2, 3);
-/* As "%.*f", or an en dash for NaN (text and HTML are UTF-8). */
-int table_add_number(struct table *t, int digits, double v);
-void table_free(struct table *t);
-void table_print(const struct table *t, FILE *to, bool color);
-void table_html(const struct table *t, FILE *to);
-void html_text(const char *s, FILE *to);	/* escaped */
+static inline bool column_is_text(const struct column *c)
+{
+	return c->what <= STATUS;
+}
 
-/* The run's full id for "last" or a unique prefix; -ENOENT names the nearest. */
-int store_resolve_run(struct store *s, const char *given, char id[32], struct bace_err *e);
+/* -ENOMEM or 0 */
+int table_text(struct table *t, const char *text);
+int table_number(struct table *t, double v);
+void table_free(struct table *t);
+/* [n_columns] */
+void table_units(const struct table *t, struct unit *out);
+struct unit unit_for(enum quantity what, double typical, double least, double most);
+/* One cell as printed; buf is used for numbers. */
+const char *cell_format(const struct cell *c, const struct column *col, const struct unit *u,
+			char buf[32]);
+/* width 0: as wide as it gets. */
+int table_print(const struct table *t, FILE *to, bool color, int width);
+int table_html(const struct table *t, FILE *to);
+void html_text(const char *s, FILE *to);	/* escaped */
 
 /* ---- the tables of a run ---- */
 enum run_table { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_JOBS, TABLE_LINKS, TABLE_BYTES, TABLE_SKIPPED,
 	N_RUN_TABLES };
-int run_table(struct store *s, const char *run, enum run_table which, struct table *out,
-	      struct bace_err *e);
+int run_table(struct store *s, const char *run, const struct run_filter *f, enum run_table which,
+	      struct table *out, struct bace_err *e);
 
-/* Over all valid measured placements of a run, each moment's job once. */
+/* Over all measured placements of a run, each moment's job once. */
 struct accuracy {
-	int n, n_invalid;
-	double median_abs, worst_abs;		/* fractions, to the event simulation */
+	size_t n, n_closed, n_first;
+	int n_invalid, n_steps;
+	double median_event, worst_event;	/* |measured / event simulation - 1| */
 	double median_closed, worst_closed;	/* to the closed form */
 	double worst_first;			/* |first / median - 1| of the steps */
+	char worst_what[160];			/* policy, job and placement of worst_event */
 };
-int run_accuracy(struct store *s, const char *run, struct accuracy *out, struct bace_err *e);
+int run_accuracy(struct store *s, const char *run, const struct run_filter *f, struct accuracy *out,
+		 struct bace_err *e);
 
 #endif

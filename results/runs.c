@@ -1,0 +1,60 @@
+/* Finding and listing runs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "results/table.h"
+
+static int nearest_run(struct store *s, const char *given, struct bace_err *e)
+{
+	const char **ids = NULL;
+	size_t n = 0, cap = 0;
+	sqlite3_stmt *q;
+	char near[32] = "";
+	int rc = store_query(s, "SELECT id FROM run ORDER BY id DESC LIMIT 10000", NULL, &q, e);
+
+	if (rc)
+		return rc;
+	while (sqlite3_step(q) == SQLITE_ROW) {
+		char *id = strdup(column_text(q, 0));
+
+		if (!id || BACE_PUSH(ids, n, cap, id)) {
+			free(id);
+			break;
+		}
+	}
+	sqlite3_finalize(q);
+	const char *found = bace_nearest(given, ids, n);
+
+	/* Ids are long: when no word is near, the newest is what is meant most often. */
+	snprintf(near, sizeof(near), "%s", found ? found : n ? ids[0] : "");
+	for (size_t i = 0; i < n; i++)
+		free((char *)ids[i]);
+	free(ids);
+	if (!near[0])
+		return bace_fail(e, ENOENT, "no run `%s': store %s holds no run yet", given, s->path);
+	return bace_fail(e, ENOENT, "no run `%s' in store %s; the %s one is %s", given, s->path,
+			 found ? "nearest" : "newest", near);
+}
+
+int store_find_run(struct store *s, const char *given, char id[32], struct bace_err *e)
+{
+	bool last = !strcmp(given, "last");
+	sqlite3_stmt *q;
+	int n = 0, rc;
+
+	rc = store_query(s, last ? "SELECT id FROM run ORDER BY id DESC LIMIT 1" :
+			 "SELECT id FROM run WHERE id >= ?1 AND substr(id, 1, length(?1)) = ?1 "
+			 "ORDER BY id LIMIT 2", given, &q, e);
+	if (rc)
+		return rc;
+	while (sqlite3_step(q) == SQLITE_ROW)
+		if (!n++ || !strcmp(column_text(q, 0), given))
+			snprintf(id, 32, "%s", column_text(q, 0));
+	sqlite3_finalize(q);
+	if (!given[0] || !n)
+		return nearest_run(s, given, e);
+	if (n > 1 && strcmp(id, given))
+		return bace_fail(e, ENOENT, "run `%s': more than one begins so, %s is the oldest", given, id);
+	return 0;
+}
