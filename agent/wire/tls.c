@@ -19,7 +19,8 @@ static SSL_SESSION *psk_session(SSL *ssl, const uint8_t key[WIRE_KEY_BYTES])
 
 	if (!s || !cipher || !SSL_SESSION_set1_master_key(s, key, WIRE_KEY_BYTES) ||
 	    !SSL_SESSION_set_cipher(s, cipher) ||
-	    !SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION)) {
+	    !SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) ||
+	    !SSL_SESSION_set1_id_context(s, session_context, sizeof(session_context) - 1)) {
 		SSL_SESSION_free(s);
 		return NULL;
 	}
@@ -71,7 +72,6 @@ static int common_settings(SSL_CTX *ctx)
 	return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) &&
 	       SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) &&
 	       SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256") &&
-	       SSL_CTX_set_session_id_context(ctx, session_context, sizeof(session_context) - 1) &&
 	       SSL_CTX_set_num_tickets(ctx, 0) && SSL_CTX_set_max_early_data(ctx, 0) &&
 	       SSL_CTX_set_recv_max_early_data(ctx, 0);
 }
@@ -95,7 +95,9 @@ int tls_server_ctx(const uint8_t master[WIRE_KEY_BYTES], SSL_CTX **out, struct b
 	if (rc)
 		return rc;
 	copy = OPENSSL_memdup(master, WIRE_KEY_BYTES);
-	if (!copy) {
+	/* Needed with SSL_VERIFY_PEER; on a client it would refuse the key's session. */
+	if (!copy || !SSL_CTX_set_session_id_context(*out, session_context, sizeof(session_context) - 1)) {
+		OPENSSL_free(copy);
 		tls_ctx_free(*out);
 		return bace_fail(e, ENOMEM, "set up TLS: out of memory");
 	}
