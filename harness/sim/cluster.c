@@ -10,6 +10,12 @@
 
 /* ---- one instant ---- */
 
+/* May anything come of asking? */
+static bool worth_asking(const struct sim *s)
+{
+	return (s->n_queue && s->total_free >= s->least_k) || (s->elastic && s->n_running);
+}
+
 static double next_instant(const struct sim *s)
 {
 	double t = INFINITY;
@@ -20,8 +26,8 @@ static double next_instant(const struct sim *s)
 		t = fmin(t, s->run[s->heap[0]].finish_s);
 	if (s->next_change < s->in->n_changes)
 		t = fmin(t, s->changes[s->next_change].at_s);
-	/* News only matter to a policy that could place something. */
-	if (s->n_queue && s->total_free >= s->least_k)
+	/* News only matter to a policy that could do something. */
+	if (worth_asking(s))
 		t = fmin(t, s->view.next_s);
 	return t;
 }
@@ -66,6 +72,7 @@ static int apply_arrivals(struct sim *s, struct bace_err *err)
 				return bace_fail(err, ENOMEM, "queue of %d jobs: out of memory", s->n_queue);
 			s->cap_queue = (int)cap;
 		}
+		result_arrived(s, job);
 		s->queue[s->n_queue++] = (struct queued_job){ .job = job,
 			.remaining_steps = s->in->models->v[job].steps };
 	}
@@ -74,11 +81,14 @@ static int apply_arrivals(struct sim *s, struct bace_err *err)
 
 /* ---- decisions ---- */
 
-static struct view policy_view(const struct sim *s)
+static void show_running(struct sim *s)
 {
-	return (struct view){ .exp = s->exp, .models = s->in->models, .now_s = s->now_s,
-			      .free_gpus = s->free_gpus, .price = s->view.price,
-			      .capacity_bps = s->view.capacity, .reserved_bps = s->reserved };
+	int n = 0;
+
+	for (int slot = s->first_running; s->shown && slot >= 0; slot = s->run[slot].next)
+		s->shown[n++] = (struct running_job){ .job = s->run[slot].job,
+			.placement = &s->out->jobs[s->run[slot].job].placement,
+			.remaining_steps = running_left(s, slot), .step_s = s->run[slot].step_s };
 }
 
 /* Index in the queue, which is sorted by rank; -1: not there. */
@@ -116,7 +126,7 @@ static int admit(struct sim *s, struct placement *p, struct bace_err *err)
 	int at = queue_find(s, p->job), rc;
 
 	if (!known_good(s, p, at)) {
-		struct view v = policy_view(s);
+		struct view v = sim_view_of(s);
 		struct queue q = { .n = s->n_queue, .v = s->queue };
 
 		rc = placement_check(&v, &q, p, err);
@@ -128,46 +138,95 @@ static int admit(struct sim *s, struct placement *p, struct bace_err *err)
 	return running_start(s, p, err);
 }
 
-/* 1: placed one. 0: nothing. */
-static int decide(struct sim *s, struct bace_err *err)
+static int find_running(const struct sim *s, int job)
 {
-	struct view v = policy_view(s);
+	int slot = s->first_running;
+
+	while (slot >= 0 && s->run[slot].job != job)
+		slot = s->run[slot].next;
+	return slot;
+}
+
+static int move(struct sim *s, struct placement *p, struct bace_err *err)
+{
+	struct view v = sim_view_of(s);
+	int rc = placement_check_resize(&v, p, err);
+
+	return rc ? rc : running_move(s, find_running(s, p->job), p, err);
+}
+
+typedef int decide_fn(struct policy *p, const struct view *v, const struct queue *q,
+		      struct placement *out, struct bace_err *err);
+
+/* Asks once. 1: placed or moved one. 0: nothing. */
+static int ask_policy(struct sim *s, decide_fn *fn, struct bace_err *err)
+{
 	struct queue q = { .n = s->n_queue, .v = s->queue };
 	struct placement p = { .job = -1 };
 	uint64_t digest = s->in->on_decision ? view_digest(s) : 0;
 	int64_t begin = s->in->on_decision ? bace_mono_ns() : 0;
-	int rc = policy_decide(s->in->policy, &v, &q, &p, err);
+	struct view v;
+	int rc;
 
+	show_running(s);
+	v = sim_view_of(s);
+	rc = fn(s->in->policy, &v, &q, &p, err);
 	s->out->n_decisions++;
 	if (rc >= 0 && s->in->on_decision)
 		s->in->on_decision(s->in->arg, s->now_s, digest, (double)(bace_mono_ns() - begin) * 1e-9,
 				   rc ? p.job : -1);
 	if (rc > 0) {
-		rc = admit(s, &p, err);
+		rc = fn == policy_resize ? move(s, &p, err) : admit(s, &p, err);
 		rc = rc ? rc : 1;
 	}
 	placement_free(&p);
 	return rc;
 }
 
-static int decide_all(struct sim *s, struct bace_err *err)
+static int place_all(struct sim *s, struct bace_err *err)
 {
 	int rc = 1;
+
+	while (rc > 0 && s->n_queue && s->total_free >= s->least_k)
+		rc = ask_policy(s, policy_decide, err);
+	return rc < 0 ? rc : 0;
+}
+
+/* Moves free GPUs, so the queue is asked about again; a policy that moves jobs
+ * to and fro within an instant would never end. */
+static int move_all(struct sim *s, struct bace_err *err)
+{
+	int rc = 1, moves = 0, limit = 4 * s->n_running + 4;
+
+	while (rc > 0 && s->n_running) {
+		rc = ask_policy(s, policy_resize, err);
+		if (rc > 0 && ++moves > limit)
+			return bace_fail(err, ELOOP, "policy: more than %d moves of running jobs at %g s",
+					 limit, s->now_s);
+	}
+	return rc < 0 ? rc : moves ? place_all(s, err) : 0;
+}
+
+static int decide_all(struct sim *s, struct bace_err *err)
+{
+	int rc;
 
 	if (s->n_queue > s->out->max_queue)
 		s->out->max_queue = s->n_queue;
 	for (int i = 0; i < s->n_queue; i++)
 		s->queue[i].waited_s = s->now_s - s->exp->jobs[s->queue[i].job].arrival_s;
-	while (rc > 0 && s->n_queue && s->total_free >= s->least_k)
-		rc = decide(s, err);
-	return rc < 0 ? rc : 0;
+	rc = place_all(s, err);
+	if (!rc && s->elastic)
+		rc = move_all(s, err);
+	return rc;
 }
 
 static void announce(struct sim *s)
 {
 	for (int i = 0; i < s->n_fresh; i++) {
-		const struct running *r = &s->run[s->fresh[i]];
+		struct running *r = &s->run[s->fresh[i]];
 
+		r->fresh = false;
 		if (s->in->on_start)
 			s->in->on_start(s->in->arg, s->now_s, &s->out->jobs[r->job].placement, r->step_s);
 	}
@@ -184,7 +243,7 @@ static int instant(struct sim *s, struct bace_err *err)
 	rc = apply_arrivals(s, err);
 	if (rc)
 		return rc;
-	if (s->n_queue && s->total_free >= s->least_k) {
+	if (worth_asking(s)) {
 		view_advance(s);
 		rc = decide_all(s, err);
 	}

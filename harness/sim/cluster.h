@@ -50,13 +50,15 @@ struct running {
 	int64_t started;		/* number of the start: order */
 	double since_s;			/* left_steps is as of then */
 	double left_steps;
+	double resume_s;		/* no step before: it restarts after a move */
+	double placed_steps;		/* left_steps when it came to its placement */
 	double step_s, busy;		/* step_s = 0: not yet known */
 	double finish_s;
 	int heap_at;
 	int prev, next;			/* in order of start */
 	int first_crossing;		/* -1: one region only */
 	uint32_t mark;
-	bool dirty;
+	bool dirty, fresh;
 };
 
 /* One job on one pair of regions, both directions. */
@@ -82,6 +84,8 @@ struct sim {
 	struct queued_job *queue;	/* by rank */
 	int n_queue, cap_queue;
 	int least_k;			/* least k_min of all jobs */
+	bool elastic;			/* the policy moves running jobs */
+	struct running_job *shown;	/* to policies that want it, else NULL */
 
 	int *free_gpus;
 	int total_free, total_gpus;
@@ -108,7 +112,7 @@ struct sim {
 	bool changed;			/* the moment, since the oracle was last asked */
 	int *dirty;			/* slots to evaluate */
 	int n_dirty;
-	int *fresh;			/* slots started at this instant */
+	int *fresh;			/* slots placed at this instant */
 	int n_fresh;
 	int *group;			/* slots, scratch */
 	uint32_t mark;
@@ -119,6 +123,15 @@ struct sim {
 	size_t n_key, cap_key;
 	double first_arrival_s, last_s;	/* window of the makespan */
 };
+
+/* What the policy sees now. */
+static inline struct view sim_view_of(const struct sim *s)
+{
+	return (struct view){ .exp = s->exp, .models = s->in->models, .now_s = s->now_s,
+			      .free_gpus = s->free_gpus, .price = s->view.price,
+			      .capacity_bps = s->view.capacity, .reserved_bps = s->reserved,
+			      .n_running = s->shown ? s->n_running : 0, .running = s->shown };
+}
 
 /* ---- cluster_setup.c ---- */
 int sim_setup(struct sim *s, struct bace_err *err);
@@ -133,6 +146,10 @@ uint64_t view_digest(const struct sim *s);
 /* Takes the placement (owned by the outcome from here on). */
 int running_start(struct sim *s, struct placement *p, struct bace_err *err);
 void running_finish(struct sim *s, int slot);
+/* Checkpoints the job, which goes on under p; takes p. */
+int running_move(struct sim *s, int slot, struct placement *p, struct bace_err *err);
+/* What is left at now_s, without settling. */
+double running_left(const struct sim *s, int slot);
 /* Work, energy and cost up to now_s. */
 void running_settle(struct sim *s, int slot);
 void running_set_step(struct sim *s, int slot, const struct step_estimate *e);
@@ -154,6 +171,9 @@ const struct step_estimate *steps_known(struct sim *s, const struct placement *p
 
 /* ---- cluster_result.c ---- */
 int result_alloc(struct sim *s, struct bace_err *err);
+/* Its outcome begins: written when the job arrives, so that a million of them
+ * go through the cache once. */
+void result_arrived(struct sim *s, int job);
 int result_totals(struct sim *s, struct bace_err *err);
 
 #endif

@@ -12,48 +12,81 @@ int result_alloc(struct sim *s, struct bace_err *err)
 	r->jobs = calloc(r->n ? (size_t)r->n : 1, sizeof(*r->jobs));
 	if (!r->jobs)
 		return bace_fail(err, ENOMEM, "outcomes of %d jobs: out of memory", r->n);
-	for (int i = 0; i < r->n; i++)
-		r->jobs[i] = (struct job_outcome){ .job = i, .arrival_s = s->exp->jobs[i].arrival_s,
-			.start_s = NAN, .finish_s = NAN, .jct_s = NAN, .waiting_s = NAN,
-			.slowdown = NAN, .mean_step_s = NAN };
 	return 0;
 }
 
-static int by_value(const void *a, const void *b)
+void result_arrived(struct sim *s, int job)
 {
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
+	s->out->jobs[job] = (struct job_outcome){ .job = job, .arrival_s = s->exp->jobs[job].arrival_s,
+		.start_s = NAN, .finish_s = NAN, .jct_s = NAN, .waiting_s = NAN, .slowdown = NAN,
+		.mean_step_s = NAN };
 }
 
-/* Type 7, as R and numpy. */
-static double quantile(const double *sorted, int n, double q)
+static void swap(double *a, double *b)
 {
-	double at = (n - 1) * q;
+	double t = *a;
+
+	*a = *b;
+	*b = t;
+}
+
+/* Puts the kth smallest in its place, nothing larger before it (Hoare's select,
+ * median of three). */
+static double nth(double *v, int n, int k)
+{
+	int lo = 0, hi = n - 1;
+
+	while (lo < hi) {
+		int i = lo, j = hi, mid = lo + (hi - lo) / 2;
+		double pivot;
+
+		if (v[mid] < v[lo])
+			swap(&v[mid], &v[lo]);
+		if (v[hi] < v[lo])
+			swap(&v[hi], &v[lo]);
+		if (v[hi] < v[mid])
+			swap(&v[hi], &v[mid]);
+		pivot = v[mid];
+		while (i <= j) {
+			while (v[i] < pivot)
+				i++;
+			while (pivot < v[j])
+				j--;
+			if (i <= j)
+				swap(&v[i++], &v[j--]);
+		}
+		if (k <= j)
+			hi = j;
+		else if (k >= i)
+			lo = i;
+		else
+			break;
+	}
+	return v[k];
+}
+
+/* Type 7, as R and numpy. Reorders v. */
+static double quantile(double *v, int n, double q)
+{
+	double at = (n - 1) * q, x, next = INFINITY;
 	int i = (int)at;
 
 	if (!n)
 		return NAN;
-	return i + 1 < n ? sorted[i] + (at - i) * (sorted[i + 1] - sorted[i]) : sorted[n - 1];
+	x = nth(v, n, i);
+	for (int j = i + 1; j < n; j++)
+		next = fmin(next, v[j]);
+	return i + 1 < n ? x + (at - i) * (next - x) : x;
 }
 
-static double sum(const double *v, int n)
-{
-	double t = 0;
-
-	for (int i = 0; i < n; i++)
-		t += v[i];
-	return t;
-}
-
-/* All sums go by (arrival, name), or over sorted values: the last bit must not
- * depend on the order of the config. */
+/* All sums go by (arrival, name): the last bit must not depend on the order of
+ * the config. */
 int result_totals(struct sim *s, struct bace_err *err)
 {
 	struct cluster_result *r = s->out;
 	CLEANUP_FREE double *jct = malloc(sizeof(double) * ((size_t)r->n + 1));
 	CLEANUP_FREE double *waiting = malloc(sizeof(double) * ((size_t)r->n + 1));
-	double slowdown = 0, gpu_s = 0;
+	double slowdown = 0, gpu_s = 0, jct_sum = 0, waiting_sum = 0;
 	int n = 0;
 
 	if (!jct || !waiting)
@@ -68,6 +101,8 @@ int result_totals(struct sim *s, struct bace_err *err)
 			continue;
 		jct[n] = o->jct_s;
 		waiting[n++] = o->waiting_s;
+		jct_sum += o->jct_s;
+		waiting_sum += o->waiting_s;
 		slowdown += o->slowdown;
 	}
 	r->energy_j += r->idle_energy_j;
@@ -75,12 +110,10 @@ int result_totals(struct sim *s, struct bace_err *err)
 	r->n_finished = n;
 	r->makespan_s = s->last_s - s->first_arrival_s;
 	r->gpu_utilisation = r->makespan_s > 0 ? gpu_s / (r->makespan_s * s->total_gpus) : 0;
-	qsort(jct, (size_t)n, sizeof(*jct), by_value);
-	qsort(waiting, (size_t)n, sizeof(*waiting), by_value);
-	r->mean_jct_s = n ? sum(jct, n) / n : NAN;
+	r->mean_jct_s = n ? jct_sum / n : NAN;
 	r->median_jct_s = quantile(jct, n, 0.5);
 	r->p95_jct_s = quantile(jct, n, 0.95);
-	r->mean_waiting_s = n ? sum(waiting, n) / n : NAN;
+	r->mean_waiting_s = n ? waiting_sum / n : NAN;
 	r->p95_waiting_s = quantile(waiting, n, 0.95);
 	r->mean_slowdown = n ? slowdown / n : NAN;
 	return 0;

@@ -185,11 +185,10 @@ static void hold_gpus(struct sim *s, const struct placement *p, int sign)
 	s->total_free -= sign * p->n_gpus;
 }
 
-void running_settle(struct sim *s, int slot)
+/* One stretch at constant power. */
+static void consume(struct sim *s, struct job_outcome *o, double from_s, double to_s, double busy)
 {
-	struct running *r = &s->run[slot];
-	struct job_outcome *o = &s->out->jobs[r->job];
-	double dt = s->now_s - r->since_s;
+	double dt = to_s - from_s;
 
 	if (dt <= 0)
 		return;
@@ -197,14 +196,33 @@ void running_settle(struct sim *s, int slot)
 		const struct placement_part *part = &o->placement.parts[i];
 		const struct region *reg = &s->c->regions[part->region];
 		const struct gpu_type *g = &s->c->gpus[reg->gpu];
-		double watts = part->gpus * (g->idle_ctx_w + r->busy * (g->active_w - g->idle_ctx_w));
+		double watts = part->gpus * (g->idle_ctx_w + busy * (g->active_w - g->idle_ctx_w));
 
 		o->energy_j += watts * dt;
-		o->cost_usd += watts * reg->pue * price_integral(&reg->price, r->since_s, s->now_s) /
-			       J_PER_KWH;
+		o->cost_usd += watts * reg->pue * price_integral(&reg->price, from_s, to_s) / J_PER_KWH;
 	}
 	o->gpu_s += o->placement.n_gpus * dt;
-	r->left_steps = fmax(0, r->left_steps - dt / r->step_s);
+}
+
+double running_left(const struct sim *s, int slot)
+{
+	const struct running *r = &s->run[slot];
+	double dt = s->now_s - fmax(r->since_s, r->resume_s);
+
+	return dt > 0 && r->step_s > 0 ? fmax(0, r->left_steps - dt / r->step_s) : r->left_steps;
+}
+
+void running_settle(struct sim *s, int slot)
+{
+	struct running *r = &s->run[slot];
+	struct job_outcome *o = &s->out->jobs[r->job];
+	double resume_s = fmax(r->since_s, fmin(r->resume_s, s->now_s));
+
+	if (s->now_s <= r->since_s)
+		return;
+	consume(s, o, r->since_s, resume_s, 0);
+	consume(s, o, resume_s, s->now_s, r->busy);
+	r->left_steps = running_left(s, slot);
 	r->since_s = s->now_s;
 }
 
@@ -255,33 +273,89 @@ static void unlink_running(struct sim *s, int slot)
 		s->last_running = r->prev;
 }
 
-int running_start(struct sim *s, struct placement *p, struct bace_err *err)
+/* Takes the GPUs and links of o->placement. */
+static int occupy(struct sim *s, int slot, double bps, struct bace_err *err)
 {
-	struct view v = { .exp = s->exp, .models = s->in->models, .now_s = s->now_s,
-			  .free_gpus = s->free_gpus, .price = s->view.price,
-			  .capacity_bps = s->view.capacity, .reserved_bps = s->reserved };
-	double bps = p->n_parts > 1 ? policy_reservation_bps(s->in->policy, &v, p) : 0;
-	int slot = s->free_slot[--s->n_free_slot], job = p->job;
-	struct job_outcome *o = &s->out->jobs[job];
 	struct running *r = &s->run[slot];
+	const struct placement *p = &s->out->jobs[r->job].placement;
 
-	*r = (struct running){ .job = job, .rank = s->rank[job], .started = s->n_started++,
-		.since_s = s->now_s, .left_steps = s->in->models->v[job].steps,
-		.finish_s = INFINITY, .first_crossing = -1 };
-	o->placement = *p;
-	*p = (struct placement){ 0 };
-	o->start_s = s->now_s;
-	hold_gpus(s, &o->placement, 1);
+	r->started = s->n_started++;
+	hold_gpus(s, p, 1);
 	link_running(s, slot);
-	heap_put(s, s->n_running++, slot);
-	heap_fix(s, s->n_running - 1);
 	mark_dirty(s, slot);
-	s->fresh[s->n_fresh++] = slot;
-	if (add_crossings(s, slot, &o->placement, bps))
-		return bace_fail(err, ENOMEM, "start of %s: out of memory", s->exp->jobs[job].name);
+	if (!r->fresh)
+		s->fresh[s->n_fresh++] = slot;
+	r->fresh = true;
+	if (add_crossings(s, slot, p, bps))
+		return bace_fail(err, ENOMEM, "start of %s: out of memory", s->exp->jobs[r->job].name);
 	for (int x = r->first_crossing; x >= 0; x = s->cross[x].sibling)
 		running_touch_pair(s, s->cross[x].pair);
 	return 0;
+}
+
+/* Leaves them again. */
+static void vacate(struct sim *s, int slot)
+{
+	drop_crossings(s, slot);
+	hold_gpus(s, &s->out->jobs[s->run[slot].job].placement, -1);
+	unlink_running(s, slot);
+	s->changed = true;
+}
+
+static double reservation_bps(const struct sim *s, const struct placement *p)
+{
+	struct view v = sim_view_of(s);
+
+	return p->n_parts > 1 ? policy_reservation_bps(s->in->policy, &v, p) : 0;
+}
+
+int running_start(struct sim *s, struct placement *p, struct bace_err *err)
+{
+	double bps = reservation_bps(s, p);
+	int slot = s->free_slot[--s->n_free_slot], job = p->job;
+	struct job_outcome *o = &s->out->jobs[job];
+
+	s->run[slot] = (struct running){ .job = job, .rank = s->rank[job], .since_s = s->now_s,
+		.left_steps = s->in->models->v[job].steps,
+		.placed_steps = s->in->models->v[job].steps, .finish_s = INFINITY,
+		.first_crossing = -1 };
+	o->placement = *p;
+	*p = (struct placement){ 0 };
+	o->start_s = s->now_s;
+	heap_put(s, s->n_running++, slot);
+	heap_fix(s, s->n_running - 1);
+	return occupy(s, slot, bps, err);
+}
+
+static void count_egress(struct sim *s, int slot)
+{
+	struct running *r = &s->run[slot];
+	struct job_outcome *o = &s->out->jobs[r->job];
+	double usd = s->egress ? egress_usd(s, &o->placement, r->placed_steps - r->left_steps) : 0;
+
+	r->placed_steps = r->left_steps;
+	o->egress_usd += usd;
+	o->cost_usd += usd;
+}
+
+int running_move(struct sim *s, int slot, struct placement *p, struct bace_err *err)
+{
+	struct running *r = &s->run[slot];
+	struct job_outcome *o = &s->out->jobs[r->job];
+	double bps = reservation_bps(s, p);
+
+	running_settle(s, slot);
+	count_egress(s, slot);
+	vacate(s, slot);
+	placement_free(&o->placement);
+	o->placement = *p;
+	*p = (struct placement){ 0 };
+	o->n_restarts++;
+	r->resume_s = s->now_s + policy_restart_s(s->in->policy);
+	r->step_s = 0;		/* not known on the new placement */
+	r->finish_s = INFINITY;
+	heap_fix(s, r->heap_at);
+	return occupy(s, slot, bps, err);
 }
 
 void running_set_step(struct sim *s, int slot, const struct step_estimate *e)
@@ -294,25 +368,20 @@ void running_set_step(struct sim *s, int slot, const struct step_estimate *e)
 		running_settle(s, slot);
 	r->step_s = e->step_s;
 	r->busy = e->busy;
-	r->finish_s = isinf(e->step_s) ? INFINITY : s->now_s + r->left_steps * e->step_s;
+	r->finish_s = isinf(e->step_s) ? INFINITY :
+		      fmax(s->now_s, r->resume_s) + r->left_steps * e->step_s;
 	heap_fix(s, r->heap_at);
 }
 
 static void leave(struct sim *s, int slot)
 {
 	struct running *r = &s->run[slot];
-	struct job_outcome *o = &s->out->jobs[r->job];
 
-	running_settle(s, slot);
-	drop_crossings(s, slot);
-	hold_gpus(s, &o->placement, -1);
-	unlink_running(s, slot);
+	vacate(s, slot);
 	heap_remove(s, r->heap_at);
 	r->dirty = false;
 	s->free_slot[s->n_free_slot++] = slot;
-	o->steps_done = s->in->models->v[r->job].steps - r->left_steps;
 	s->last_s = fmax(s->last_s, s->now_s);
-	s->changed = true;
 }
 
 void running_finish(struct sim *s, int slot)
@@ -321,6 +390,9 @@ void running_finish(struct sim *s, int slot)
 	const struct job_model *j = &s->in->models->v[r->job];
 	struct job_outcome *o = &s->out->jobs[r->job];
 
+	running_settle(s, slot);
+	r->left_steps = 0;
+	count_egress(s, slot);
 	leave(s, slot);
 	o->finished = true;
 	o->finish_s = s->now_s;
@@ -329,18 +401,16 @@ void running_finish(struct sim *s, int slot)
 	o->waiting_s = o->start_s - o->arrival_s;
 	o->slowdown = o->jct_s / (j->steps * j->step_star_s);
 	o->mean_step_s = (o->finish_s - o->start_s) / j->steps;
-	if (s->egress)
-		o->egress_usd = egress_usd(s, &o->placement, j->steps);
-	o->cost_usd += o->egress_usd;
 }
 
 void running_abandon(struct sim *s, int slot)
 {
-	struct job_outcome *o = &s->out->jobs[s->run[slot].job];
+	struct running *r = &s->run[slot];
+	struct job_outcome *o = &s->out->jobs[r->job];
 
+	running_settle(s, slot);
+	count_egress(s, slot);
 	leave(s, slot);
 	o->waiting_s = o->start_s - o->arrival_s;
-	if (s->egress)
-		o->egress_usd = egress_usd(s, &o->placement, o->steps_done);
-	o->cost_usd += o->egress_usd;
+	o->steps_done = s->in->models->v[r->job].steps - r->left_steps;
 }

@@ -139,6 +139,7 @@ static int alloc_running(struct sim *s, struct bace_err *err)
 {
 	size_t n;
 
+	s->elastic = policy_is_elastic(s->in->policy);
 	s->max_running = s->exp->n_jobs < s->total_gpus ? s->exp->n_jobs : s->total_gpus;
 	n = (size_t)s->max_running + 1;
 	s->run = calloc(n, sizeof(*s->run));
@@ -150,7 +151,9 @@ static int alloc_running(struct sim *s, struct bace_err *err)
 	s->dirty = malloc(2 * n * sizeof(int));
 	s->placements = malloc(n * sizeof(struct placement *));
 	s->estimates = malloc(n * sizeof(*s->estimates));
-	if (!s->run || !s->free_slot || !s->heap || !s->fresh || !s->group || !s->dirty ||
+	if (policy_wants_running(s->in->policy))
+		s->shown = calloc(n, sizeof(*s->shown));
+	if ((policy_wants_running(s->in->policy) && !s->shown) || !s->run || !s->free_slot || !s->heap || !s->fresh || !s->group || !s->dirty ||
 	    !s->placements || !s->estimates)
 		return bace_fail(err, ENOMEM, "%d jobs at once: out of memory", s->max_running);
 	while (s->n_free_slot < s->max_running) {
@@ -194,6 +197,7 @@ void sim_teardown(struct sim *s)
 	free(s->reserved);
 	free(s->changes);
 	free(s->run);
+	free(s->shown);
 	free(s->free_slot);
 	free(s->heap);
 	free(s->cross);

@@ -25,6 +25,16 @@ struct policy {
 		int n_parts;
 		struct placement_part parts[4];
 	} script[8];
+	int n_moves;
+	struct {
+		int job;
+		double from_s;
+		struct placement_part to;
+		bool done;
+	} moves[4];
+	double restart_s;
+	bool restless;
+	double seen_left[8];
 	bool blind;			/* places also where no GPU is free */
 	double reserve_bps;
 	int calls;
@@ -78,6 +88,39 @@ int policy_decide(struct policy *p, const struct view *v, const struct queue *q,
 double policy_reservation_bps(const struct policy *p, const struct view *v, const struct placement *pl)
 {
 	return p->reserve_bps;
+}
+
+bool policy_wants_running(const struct policy *p)
+{
+	return p->n_moves > 0;
+}
+
+bool policy_is_elastic(const struct policy *p)
+{
+	return p->n_moves > 0;
+}
+
+double policy_restart_s(const struct policy *p)
+{
+	return p->restart_s;
+}
+
+/* Each move once, at the first call from its time on. */
+int policy_resize(struct policy *p, const struct view *v, const struct queue *q, struct placement *out,
+		  struct bace_err *err)
+{
+	for (int i = 0; i < v->n_running && p->calls < 8; i++)
+		p->seen_left[p->calls] = v->running[i].remaining_steps;
+	for (int i = 0; i < p->n_moves; i++) {
+		if (p->moves[i].done || v->now_s < p->moves[i].from_s)
+			continue;
+		p->moves[i].done = !p->restless;
+		*out = (struct placement){ .job = p->moves[i].job, .n_parts = 1,
+			.n_gpus = p->moves[i].to.gpus, .parts = malloc(sizeof(struct placement_part)) };
+		out->parts[0] = p->moves[i].to;
+		return 1;
+	}
+	return 0;
 }
 
 static void script(struct policy *p, int job, int n_parts, const struct placement_part *parts)
@@ -658,6 +701,59 @@ static void observers(void **state)
 	env_free(&e);
 }
 
+/* a and b in r0 from 0; b ends at 50 and a, with 50 of 100 steps left, moves from
+ * 2 GPUs there to 4 in r1, where a price twice as high applies from 60 s on. It
+ * restarts for 20 s at 20 W a GPU and goes on until 120 s. */
+static void elastic(void **state)
+{
+	struct env e;
+
+	for (int separable = 0; separable < 2; separable++) {
+		env_init(&e, 2);
+		e.sim.separable = separable;
+		world_price(&e.w, 1, 2, (double[]){ 0, 60 }, (double[]){ 0.36, 0.72 }, 0);
+		world_job(&e.w, "a", 0, 100, 0);
+		world_job(&e.w, "b", 0, 50, 0);
+		script1(&e.p, 0, 0, 2);
+		script1(&e.p, 1, 0, 2);
+		e.p.n_moves = 1;
+		e.p.moves[0].from_s = 50;
+		e.p.moves[0].to = (struct placement_part){ 1, 4 };
+		e.p.restart_s = 20;
+		env_ok(&e);
+		assert_true(e.r.jobs[0].start_s == 0 && e.r.jobs[0].finish_s == 120);
+		assert_int_equal(e.r.jobs[0].n_restarts, 1);
+		assert_int_equal(e.r.jobs[0].placement.n_gpus, 4);
+		near(e.r.jobs[0].gpu_s, 2 * 50 + 4 * 70);
+		near(e.r.jobs[0].energy_j, 140 * 50 + 80 * 20 + 280 * 50);
+		near(e.r.jobs[0].cost_usd, 1e-7 * (140 * 50 + 80 * 10) + 2e-7 * (80 * 10 + 280 * 50));
+		assert_true(e.r.jobs[1].finish_s == 50);
+		env_free(&e);
+	}
+}
+
+static void elastic_refused(void **state)
+{
+	struct env e;
+
+	env_init(&e, 2);
+	world_job(&e.w, "a", 0, 100, 0);
+	script1(&e.p, 0, 0, 2);
+	e.p.n_moves = 1;
+	e.p.moves[0].to = (struct placement_part){ 1, 5 };
+	refused(&e, "5 GPUs in r1: only 4 are free");
+
+	env_init(&e, 2);
+	world_job(&e.w, "a", 0, 100, 0);
+	script1(&e.p, 0, 0, 2);
+	e.p.n_moves = 1;
+	e.p.restless = true;
+	e.p.moves[0].to = (struct placement_part){ 1, 4 };
+	env_run(&e);
+	assert_int_equal(e.rc, -ELOOP);
+	env_free(&e);
+}
+
 static void no_jobs(void **state)
 {
 	struct env e;
@@ -692,6 +788,8 @@ int main(void)
 		cmocka_unit_test(bad_input),
 		cmocka_unit_test(oracle_fails),
 		cmocka_unit_test(observers),
+		cmocka_unit_test(elastic),
+		cmocka_unit_test(elastic_refused),
 		cmocka_unit_test(no_jobs),
 	};
 

@@ -36,6 +36,28 @@ double policy_reservation_bps(const struct policy *p, const struct view *v, cons
 	return 0;
 }
 
+bool policy_wants_running(const struct policy *p)
+{
+	return false;
+}
+
+bool policy_is_elastic(const struct policy *p)
+{
+	return false;
+}
+
+double policy_restart_s(const struct policy *p)
+{
+	return 0;
+}
+
+int policy_resize(struct policy *p, const struct view *v, const struct queue *q, struct placement *out,
+		  struct bace_err *err)
+{
+	fail_msg("not elastic");
+	return 0;
+}
+
 static int no_times(struct oracle *o, const struct moment *m, struct step_estimate *out, struct bace_err *err)
 {
 	fail_msg("nothing runs");
