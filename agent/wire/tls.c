@@ -19,8 +19,7 @@ static SSL_SESSION *psk_session(SSL *ssl, const uint8_t key[WIRE_KEY_BYTES])
 
 	if (!s || !cipher || !SSL_SESSION_set1_master_key(s, key, WIRE_KEY_BYTES) ||
 	    !SSL_SESSION_set_cipher(s, cipher) ||
-	    !SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION) ||
-	    !SSL_SESSION_set1_id_context(s, session_context, sizeof(session_context) - 1)) {
+	    !SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION)) {
 		SSL_SESSION_free(s);
 		return NULL;
 	}
