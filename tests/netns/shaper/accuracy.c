@@ -79,23 +79,49 @@ static void rtt_is_the_path_plus_the_latency(void **state)
 	}
 }
 
-/* Goodput x framing = L2 rate: MSS 1448 with timestamps of 1514 bytes on the wire. */
+/* A stream of twice the rate: what comes out, 1042 bytes on the wire for 1000. */
 static void rate_is_what_was_asked(void **state)
 {
-	static const double rates[] = { 2e6, 10e6, 50e6 };
+	static const double rates[] = { 1e6, 2e6, 10e6, 20e6 };
 	struct shape_link l;
 	struct shape_spec s = spec_to_a(&l, 0, 2000000);
 
 	for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
-		double goodput, l2;
+		double tolerance = getenv("BACE_IN_UML") ? 0.02 : rates[i] < 2e6 ? 0.01 : 0.005, ratio;
+		struct udp_result r;
 
 		l.rate_bps = l.reverse_rate_bps = (uint64_t)rates[i];
 		plan(&s);
-		/* The first second fills the buffer. */
-		goodput = iperf3_tcp("b", "a", ADDR_A, 4, "-O 1");
-		l2 = goodput * 1514 / 1448;
-		print_message("asked %g Mbit/s: %.4f of it\n", rates[i] / 1e6, l2 / rates[i]);
-		assert_true(fabs(l2 / rates[i] - 1) <= 0.03);
+		r = udp_stream("b", "a", ADDR_A, 2 * rates[i], 3, NULL, NULL);
+		ratio = r.bps * 1042 / 1000 / rates[i];
+		print_message("asked %g Mbit/s: %.4f of it\n", rates[i] / 1e6, ratio);
+		/* A busy machine may not send twice the higher rates. */
+		if (i && (double)r.sent < 1.2 * (double)r.received) {
+			print_message("not judged: the sender did not keep up\n");
+			continue;
+		}
+		/* The burst at the start is 3 of the packets that are counted. */
+		assert_true(fabs(ratio - 1) <= tolerance + 3.0 / (double)r.received);
+	}
+}
+
+/* Goodput x framing = L2 rate: MSS 1448 with timestamps of 1514 bytes on the
+ * wire. iperf3 counts what still stands in the buffer when it ends. */
+static void tcp_gets_the_rate(void **state)
+{
+	static const double rates[] = { 20e6, 100e6 };
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 0, 2000000);
+	size_t n = getenv("BACE_IN_UML") ? 1 : ARRAY_LEN(rates);
+
+	for (size_t i = 0; i < n; i++) {
+		double ratio;
+
+		l.rate_bps = l.reverse_rate_bps = (uint64_t)rates[i];
+		plan(&s);
+		ratio = iperf3_tcp("b", "a", ADDR_A, 4, "-O 1 -C cubic") * 1514 / 1448 / rates[i];
+		print_message("asked %g Mbit/s: TCP gets %.4f of it\n", rates[i] / 1e6, ratio);
+		assert_true(fabs(ratio - 1) <= 0.03);
 	}
 }
 
@@ -213,7 +239,8 @@ static void loss_is_what_was_asked(void **state)
 	double lost, expected;
 
 	l.loss = 0.05;
-	l.impair.seed = 20240607;
+	/* netem takes a seed only since Linux 6.7. */
+	l.impair.seed = backend == DELAY_NFQUEUE ? 20240607 : 0;
 	plan(&s);
 	r = udp_stream("a", "b", ADDR_B, 8e6, 3, NULL, NULL);
 	lost = (double)(r.sent - r.received);
@@ -223,6 +250,26 @@ static void loss_is_what_was_asked(void **state)
 }
 
 /* Pitfall: what an earlier setting had and the next does not must be gone. */
+/* Pitfall: what the kernel does not know it ignores; read-back notices. */
+static void a_seed_is_taken_or_refused_never_ignored(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 100000000, 1000000);
+	struct bace_err e;
+	int rc;
+
+	l.loss = 0.01;
+	l.impair.seed = 7;
+	rc = shaperd_plan(client, &s, &e);
+	if (rc) {
+		assert_int_equal(backend, DELAY_NETEM);
+		assert_int_equal(rc, -ENOTSUP);
+		assert_non_null(strstr(e.msg, "seed"));
+	} else if (backend == DELAY_NETEM) {
+		sh("ip netns exec g tc qdisc show dev lan0 | grep -q 'seed 7'");
+	}
+}
+
 static void an_impairment_that_is_dropped_is_gone(void **state)
 {
 	struct shape_link l;
@@ -259,8 +306,8 @@ static void a_short_message_is_not_too_fast(void **state)
 
 	l.buffer_bytes = 2000000;
 	plan(&s);
-	/* A burst of 250 packets of 1000 bytes at ten times the rate. */
-	r = udp_stream("b", "a", ADDR_A, 100e6, 0.02, NULL, NULL);
+	/* 250 packets of 1000 bytes at three times the rate. */
+	r = udp_stream("b", "a", ADDR_A, 30e6, 0.0667, NULL, NULL);
 	ideal = 10e6 * 1000 / 1042;
 	print_message("%llu packets came at %.4f of the rate\n", (unsigned long long)r.received, r.bps / ideal);
 	assert_int_equal(r.sent, r.received);
@@ -291,12 +338,14 @@ static int body(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rtt_is_the_path_plus_the_latency),
 		cmocka_unit_test(rate_is_what_was_asked),
+		cmocka_unit_test(tcp_gets_the_rate),
 		cmocka_unit_test(what_no_link_claims_is_not_shaped),
 		cmocka_unit_test(ipv6_goes_through_the_class_and_the_delay),
 		cmocka_unit_test(a_change_in_place_loses_no_packet),
 		cmocka_unit_test(jitter_alone_keeps_order),
 		cmocka_unit_test(packets_overtake_only_when_asked),
 		cmocka_unit_test(loss_is_what_was_asked),
+		cmocka_unit_test(a_seed_is_taken_or_refused_never_ignored),
 		cmocka_unit_test(an_impairment_that_is_dropped_is_gone),
 		cmocka_unit_test(a_short_message_is_not_too_fast),
 		cmocka_unit_test(a_full_buffer_adds_its_bytes_and_no_more),
