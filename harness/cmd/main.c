@@ -9,6 +9,7 @@ static const struct command *const commands[] = {
 	&cmd_run,
 	&cmd_sim,
 	&cmd_merge,
+	&cmd_claims,
 	&cmd_check,
 	&cmd_pipeline,
 	&cmd_policies,

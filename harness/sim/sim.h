@@ -103,7 +103,9 @@ int pipelines_simulate_shared(int n, const struct shared_pipeline *jobs, int n_l
  * All events of one instant are applied, in that order; then the policy is
  * called until it places nothing; then the oracle is asked, if the set of
  * running placements or the capacity of a link that some of them cross changed.
- * Jobs are not preempted. Free GPUs and reservations in the view are exact.
+ * Jobs are not preempted, but an elastic policy may move one: it then holds the
+ * new GPUs at once, at idle_ctx_w, and makes no step for restart_s. Free GPUs,
+ * reservations and running jobs in the view are exact.
  *
  * view.delay_s: at t the policy sees links and prices as they were at
  * t - delay_s (before that: as at 0). Noise: value + x * scale, where scale is
@@ -134,7 +136,7 @@ struct cluster_sim {
 	uint64_t seed;			/* of view noise */
 	int n_changes;
 	const struct link_change *changes;	/* in any order */
-	/* Observers, may be NULL. A placement is final when on_start is called. */
+	/* Observers, may be NULL. on_start: also after a move. */
 	void (*on_start)(void *arg, double now_s, const struct placement *p, double predicted_step_s);
 	void (*on_finish)(void *arg, double now_s, int job);
 	/* placed_job is -1 when the policy placed nothing. */
@@ -154,8 +156,9 @@ struct job_outcome {
 	double egress_usd;		/* part of cost_usd */
 	double gpu_s;			/* GPU-seconds held */
 	double steps_done;		/* fractional when it did not finish */
-	double mean_step_s;
-	struct placement placement;	/* freed with cluster_result_free */
+	double mean_step_s;		/* restarts included */
+	int n_restarts;			/* moves of an elastic policy */
+	struct placement placement;	/* the last; freed with cluster_result_free */
 };
 
 struct cluster_result {
@@ -241,6 +244,95 @@ int sweep_read(const char *path, struct sweep *out, struct bace_err *err);
 /* Moves the cells of `from` into `to`; -EINVAL when they are of different
  * sweeps, or both have a cell. */
 int sweep_merge(struct sweep *to, struct sweep *from, struct bace_err *err);
+
+/* ---- the published figures (design section 11) ----
+ *
+ * Scenarios drawn from the stated ranges; in each, every policy on every variant
+ * of the cluster, for three arms: the default choices with either start rule,
+ * and one draw of the choices that the sources leave open. */
+enum claims_policy {
+	CLAIMS_BACE, CLAIMS_LCF, CLAIMS_LDF, CLAIMS_CR_LCF, CLAIMS_CR_LDF,
+	CLAIMS_NO_PRIORITY, CLAIMS_NO_PATHFINDER, CLAIMS_NO_COST_MIN, CLAIMS_POLICIES
+};
+enum claims_variant {
+	CLAIMS_PLAIN, CLAIMS_LINKS_03, CLAIMS_LINKS_15, CLAIMS_GPUS_05, CLAIMS_GPUS_125, CLAIMS_JOBS_24,
+	CLAIMS_VARIANTS
+};
+enum claims_arm { CLAIMS_K_MIN, CLAIMS_K_STAR, CLAIMS_SWEPT, CLAIMS_ARMS };
+
+/* The open choices; a choice is the index of one of its levels. */
+enum claims_choice {
+	CHOICE_START, CHOICE_K_LIMIT, CHOICE_ORACLE, CHOICE_FLOPS, CHOICE_M, CHOICE_ARRIVALS, CHOICE_ALPHA,
+	CLAIMS_CHOICES
+};
+#define CLAIMS_LEVELS 4
+extern const char *const claims_choice_name[CLAIMS_CHOICES];
+extern const char *const claims_level_name[CLAIMS_CHOICES][CLAIMS_LEVELS];	/* NULL: fewer levels */
+int claims_levels(enum claims_choice c);
+
+/* What may explain a difference: the choices as ranks, and facts of the draw. */
+enum claims_input {
+	INPUT_START, INPUT_K_LIMIT, INPUT_EVENT_SIM, INPUT_EAGER, INPUT_FLOPS, INPUT_M, INPUT_POISSON,
+	INPUT_ALPHA, INPUT_GPUS, INPUT_LARGEST, INPUT_BANDWIDTH, INPUT_PRICE_SPREAD, INPUT_LARGEST_PRICE,
+	INPUT_LONG_JOBS, INPUT_LONGEST_SHARE, CLAIMS_INPUTS
+};
+extern const char *const claims_input_name[CLAIMS_INPUTS];
+
+struct claims_score {			/* NAN: some job was never placed */
+	double jct_s, median_jct_s;	/* sum and median over jobs */
+	double cost_usd;
+};
+
+struct claims_scenario {
+	int redraws;			/* draws thrown away because a job fitted nowhere */
+	int choice_redraws;		/* draws of choices under which one did */
+	int choice[CLAIMS_CHOICES];	/* of CLAIMS_SWEPT */
+	double input[CLAIMS_INPUTS];	/* NAN: does not apply */
+	struct claims_score score[CLAIMS_ARMS][CLAIMS_VARIANTS][CLAIMS_POLICIES];
+	char *error;			/* NULL: none */
+};
+
+/* One published figure, for one baseline or ablation. */
+struct claims_figure {
+	const char *text;		/* the published statement */
+	const char *detail;		/* which baseline or ablation */
+	enum claims_variant variant;
+	enum claims_policy a, b;
+	enum { FIGURE_GAIN, FIGURE_EXCESS } form;	/* 1 - a/b; a/b - 1 */
+	bool cost;			/* else JCT */
+	double lo, hi;			/* published, as fractions */
+	bool point;			/* one number published; lo, hi: half to one and a half times it */
+};
+extern const struct claims_figure claims_figures[];
+extern const int n_claims_figures;
+
+double claims_value(const struct claims_figure *f, const struct claims_scenario *s, enum claims_arm arm);
+/* The same of the median JCT. */
+double claims_median_value(const struct claims_figure *f, const struct claims_scenario *s,
+			   enum claims_arm arm);
+
+struct claims {
+	int n;
+	uint64_t seed;
+	struct claims_scenario *scenarios;
+};
+
+struct claims_options {
+	int n_scenarios, n_threads;
+	uint64_t seed;
+	void (*on_progress)(void *arg, int done, int total);	/* may be NULL */
+	void *arg;
+};
+
+/* base gives regions, latencies, PUE, the GPU and the models; GPUs a region,
+ * bandwidths, prices, jobs and data sets are drawn. */
+int claims_run(const struct experiment *base, const struct claims_options *o, struct claims *out,
+	       struct bace_err *err);
+void claims_free(struct claims *c);
+
+/* Spearman's rho, ties at their mean rank, over pairs of which neither is NAN;
+ * NAN: fewer than three, or one of them constant. */
+double rank_correlation(const double *x, const double *y, int n);
 
 /* ---- work on many threads ----
  * Calls work(arg, i) once for each i in 0..n-1, each from some thread. Returns

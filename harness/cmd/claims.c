@@ -1,0 +1,153 @@
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/cmd/claims_summary.h"
+#include "harness/cmd/cmd.h"
+#include "harness/cmd/progress.h"
+
+#define DEFAULT_BASE "six-regions-paper"
+#define DEFAULT_SCENARIOS 1000
+#define MAX_SCENARIOS 1000000
+
+struct args {
+	const char *base, *html;
+	struct claims_options o;
+	bool json, verdict;
+};
+
+static bool number(const char *text, uint64_t lo, uint64_t hi, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(text, &end, 10);
+	return !errno && end != text && !*end && *text != '-' && *out >= lo && *out <= hi;
+}
+
+static int parse_one(struct args *a, int c)
+{
+	uint64_t v;
+
+	switch (c) {
+	case 'n':
+		if (!number(optarg, 1, MAX_SCENARIOS, &v))
+			return cmd_misuse(&cmd_claims, "--scenarios %s: must be 1 to %d", optarg, MAX_SCENARIOS);
+		a->o.n_scenarios = (int)v;
+		break;
+	case 's':
+		if (!number(optarg, 0, UINT64_MAX, &a->o.seed))
+			return cmd_misuse(&cmd_claims, "--seed %s: must be a whole number", optarg);
+		break;
+	case 't':
+		if (!number(optarg, 1, 4096, &v))
+			return cmd_misuse(&cmd_claims, "--threads %s: must be 1 to 4096", optarg);
+		a->o.n_threads = (int)v;
+		break;
+	case 'j': a->json = true; break;
+	case 'v': a->verdict = true; break;
+	case 'o': a->html = optarg; break;
+	default: return cmd_misuse(&cmd_claims, "bad options");
+	}
+	return 0;
+}
+
+static int parse(struct args *a, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "scenarios", 1, NULL, 'n' }, { "seed", 1, NULL, 's' }, { "threads", 1, NULL, 't' },
+		{ "json", 0, NULL, 'j' }, { "verdict", 0, NULL, 'v' }, { "output", 1, NULL, 'o' }, { 0 } };
+	int c, rc = 0;
+
+	a->o.n_scenarios = DEFAULT_SCENARIOS;
+	a->o.seed = 1;
+	optind = 1;
+	while (!rc && (c = getopt_long(argc, argv, "o:", options, NULL)) != -1)
+		rc = parse_one(a, c);
+	if (!rc && argc - optind > 1)
+		rc = cmd_misuse(&cmd_claims, "one experiment at most");
+	a->base = optind < argc ? argv[optind] : DEFAULT_BASE;
+	return rc;
+}
+
+static int load(const char *path, struct experiment *exp)
+{
+	struct bace_diags d = { 0 };
+	struct bace_err e = { 0 };
+
+	if (!experiment_load(path, exp, &d, &e))
+		return 0;
+	bace_diags_print(&d, stderr);
+	if (!d.n)
+		cmd_error(&cmd_claims, 0, "%s", e.msg);
+	bace_diags_free(&d);
+	return BACE_EXIT_INPUT;
+}
+
+static int present(const struct cmd_globals *g, const struct args *a, const struct claims *c)
+{
+	struct summary s;
+	struct bace_err e = { 0 };
+	int rc = summary_build(c, &s, &e);
+
+	if (rc)
+		return cmd_error(&cmd_claims, BACE_EXIT_FAILED, "%s", e.msg);
+	if (a->json || g->json)
+		rc = claims_print_json(&s, stdout, &e);
+	else
+		claims_print(&s, stdout);
+	if (!rc && a->html)
+		rc = claims_write_html(&s, a->html, &e);
+	if (rc)
+		rc = cmd_error(&cmd_claims, BACE_EXIT_FAILED, "%s", e.msg);
+	else if (a->verdict && !summary_all_hold(&s))
+		rc = BACE_EXIT_VERDICT;
+	summary_free(&s);
+	return rc;
+}
+
+static int run(const struct cmd_globals *g, int argc, char **argv)
+{
+	struct args a = { 0 };
+	struct experiment base;
+	struct claims c;
+	struct bace_err e = { 0 };
+	struct progress bar;
+	int rc = parse(&a, argc, argv);
+
+	if (!rc)
+		rc = load(a.base, &base);
+	if (rc)
+		return rc;
+	progress_begin(&bar, "scenarios", g->quiet);
+	a.o.on_progress = progress_show;
+	a.o.arg = &bar;
+	rc = claims_run(&base, &a.o, &c, &e);
+	progress_end(&bar);
+	experiment_free(&base);
+	if (rc)
+		return cmd_error(&cmd_claims, rc == -EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, "%s", e.msg);
+	rc = present(g, &a, &c);
+	claims_free(&c);
+	return rc;
+}
+
+const struct command cmd_claims = {
+	.name = "claims",
+	.summary = "set the published figures beside scenarios drawn from their ranges",
+	.usage = "bace claims [EXPERIMENT] [--scenarios N] [--seed N] [--threads N] [--json]\n"
+		 "            [-o FILE.html] [--verdict]\n\n"
+		 "Draws scenarios from the ranges that public summaries of BACE-Pipe state and runs\n"
+		 "its policy, the four baselines and the ablations on each: with the default\n"
+		 "choices and either start rule, and with the choices that the sources leave open\n"
+		 "drawn as well. Prints, for each published figure, our distribution, the share of\n"
+		 "scenarios with its direction and within its range, and what it goes with.\n\n"
+		 "  EXPERIMENT       regions, latencies, PUE, GPU and models are taken from it; the\n"
+		 "                   rest is drawn (default: six-regions-paper)\n"
+		 "  --scenarios N    default 1000\n"
+		 "  --seed N         of the first scenario, default 1\n"
+		 "  -o FILE.html     one self-contained page, with the sweep and correlations\n"
+		 "  --verdict        exit 4 unless every figure holds",
+	.run = run,
+};
