@@ -86,6 +86,12 @@ static int adopt(struct rank *r, int i, int fd, bool connecting, struct bace_err
 	return send_message(r, i, MESSAGE_WARM, &(struct message_id){ 0 }, 0, e);
 }
 
+/* A local hop's network is imitated, not used: its congestion control is the host's. */
+static const char *hop_cc(const struct rank *r, int i)
+{
+	return r->spec.hops[i].kind == HOP_TCP ? r->spec.congestion_control : "";
+}
+
 static int open_listeners(struct rank *r, struct bace_err *e)
 {
 	for (int i = 0; i < r->spec.n_hops; i++) {
@@ -104,9 +110,15 @@ static int open_listeners(struct rank *r, struct bace_err *e)
 	return 0;
 }
 
+/* A local hop carries headers over a route that nobody has set up for it. */
+static const char *congestion_control(const struct rank *r, int i)
+{
+	return r->spec.hops[i].kind == HOP_TCP ? r->spec.congestion_control : "";
+}
+
 static int accept_hop(struct rank *r, int i, struct bace_err *e)
 {
-	int fd, rc = net_accept(r->listeners[i], r->spec.congestion_control, &fd, e);
+	int fd, rc = net_accept(r->listeners[i], congestion_control(r, i), &fd, e);
 
 	if (rc == -EAGAIN)
 		return 0;
@@ -137,7 +149,7 @@ static int do_connect(struct rank *r, const json_t *cmd, struct bace_err *e)
 
 		if (i < 0 || !addr || port < 1 || port > 65535 || r->conns[i].fd >= 0)
 			return bace_fail(e, EPROTO, "connect: hop, addr or port is wrong");
-		rc = net_connect(addr, (uint16_t)port, r->spec.congestion_control, &fd, e);
+		rc = net_connect(addr, (uint16_t)port, congestion_control(r, i), &fd, e);
 		if (rc)
 			return bace_err_context(e, "hop %d", r->spec.hops[i].hop);
 		rc = adopt(r, i, fd, true, e);
