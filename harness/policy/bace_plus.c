@@ -13,8 +13,8 @@
  *              2. Plan (plan.c): what is free when the running jobs end. For
  *              each job in order, and each such instant, the best placement
  *              (search.c): any path of links with bandwidth left, grown over
- *              the widest and over the quickest link, every k that shortens
- *              the largest stage. T is predicted for the schedule really run,
+ *              the widest or the quickest link or to the cheapest region,
+ *              every k that shortens the largest stage. T is predicted for the schedule really run,
  *              latency included (predict.c), not held to a threshold. Best is
  *              the least  wait + N T (1 + k w):  w = jobs behind / GPUs of the
  *              cluster while the queue asks for more than is free, since each
@@ -39,7 +39,7 @@
  *              that saves most by a restart on more GPUs (its own and free
  *              ones) is checkpointed and restarted, if that saves more than a
  *              restart and 5 % of what it has left.
- * Complexity   per planned job and instant R paths of up to 8 regions times
+ * Complexity   per planned job and instant 3 R paths of up to 8 regions times
  *              about 2 sqrt(layers) k times 3 ways to share, O(regions on the
  *              path) each; 12 event simulations per placed job.
  * Source       ours; EASY and conservative backfilling (Lifka 1995; Mu'alem and
@@ -92,7 +92,7 @@ static void unbind(struct policy *p)
 {
 	struct plus *b = p->scratch;
 
-	plan_free(&b->plan);
+	plan_destroy(&b->plan);
 	oracle_destroy(b->oracle);
 	free(b->capacity);
 	free(b);
@@ -238,12 +238,15 @@ static int simulate_all(struct policy *p, struct search *x, int job, struct cand
 	return 0;
 }
 
-static void take_cheapest(const struct search *x, const struct candidate *list, int n, double limit,
-			  const struct candidate **best)
+/* The first of equals, where rounding does not tell them apart. */
+static void take_cheapest(const struct candidate *list, int n, double limit, const struct candidate **best)
 {
-	for (int i = 0; i < n; i++)
-		if (list[i].objective_s <= limit && (!*best || list[i].cost_usd < (*best)->cost_usd))
+	for (int i = 0; i < n; i++) {
+		double usd = *best ? (*best)->cost_usd - 1e-12 * fabs((*best)->cost_usd) : INFINITY;
+
+		if (list[i].objective_s <= limit && list[i].cost_usd < usd)
 			*best = &list[i];
+	}
 }
 
 /* p->best from the candidates of the search; 1, 0 if none carries. */
@@ -259,8 +262,8 @@ static int settle(struct policy *p, struct search *x, int job, double limit_s, s
 		return rc;
 	/* The simulation may differ from the prediction by more than the slack. */
 	limit_s = fmax(limit_s, best * slack_of(p));
-	take_cheapest(x, x->best, x->n_best, limit_s, &c);
-	take_cheapest(x, x->cheap, x->n_cheap, limit_s, &c);
+	take_cheapest(x->best, x->n_best, limit_s, &c);
+	take_cheapest(x->cheap, x->n_cheap, limit_s, &c);
 	if (!c || isinf(best))
 		return 0;
 	p->best.n = c->n;

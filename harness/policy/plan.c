@@ -30,7 +30,7 @@ int plan_alloc(struct plan *p, const struct facts *f)
 	return 0;
 }
 
-void plan_free(struct plan *p)
+void plan_destroy(struct plan *p)
 {
 	for (int i = 0; i < PLAN_SLOTS; i++) {
 		free(p->slot[i].free_gpus);

@@ -27,7 +27,7 @@ struct plan {
 };
 
 int plan_alloc(struct plan *p, const struct facts *f);
-void plan_free(struct plan *p);
+void plan_destroy(struct plan *p);
 /* Slot 0 is now; one more for each end of a running job. -ENOMEM or 0. */
 int plan_begin(struct plan *p, const struct policy *pol, const struct situation *now, const struct view *v);
 /* p->during: the least of what is free from slot `from` for `length_s`. */

@@ -4,6 +4,7 @@
 
 #include "harness/policy/predict.h"
 
+enum grow_by { GROW_WIDEST, GROW_QUICKEST, GROW_CHEAPEST, GROWS };
 enum share_kind { SHARE_CHEAP, SHARE_FRONT, SHARE_BACK, SHARES };
 
 void search_cost(const struct search *x, struct candidate *c)
@@ -155,15 +156,24 @@ static void try_path(struct search *x, const struct path *path, bool cheapest)
 	}
 }
 
-static double hop_s(const struct search *x, int a, int b)
+static double hop_s(const struct search *x, int a, int b, double width)
 {
 	const struct facts *f = &x->p->f;
-	double w = link_width(f, x->s, a, b);
 
-	return f->latency_s[a * f->n + b] + f->latency_s[b * f->n + a] + 2 * x->c->boundary_bits / w;
+	return f->latency_s[a * f->n + b] + f->latency_s[b * f->n + a] + 2 * x->c->boundary_bits / width;
 }
 
-static int next_region(const struct search *x, const struct path *path, bool quickest)
+/* A step's computation there, and its messages to get there. */
+static double step_usd(const struct search *x, int a, int b)
+{
+	const struct cluster *c = &x->p->f.exp->cluster;
+	double joule = c->gpus[x->p->f.gpu[b]].active_w * x->c->m * x->c->total_s * x->p->f.slow[b];
+
+	return x->s->unit_cost[b] * joule / 3.6e6 + x->c->m * x->c->boundary_bits / 8 *
+		(cluster_link(c, a, b)->usd_per_byte + cluster_link(c, b, a)->usd_per_byte);
+}
+
+static int next_region(const struct search *x, const struct path *path, enum grow_by by)
 {
 	const struct facts *f = &x->p->f;
 	int best = -1, end = path->region[path->n - 1];
@@ -178,7 +188,7 @@ static int next_region(const struct search *x, const struct path *path, bool qui
 		w = link_width(f, x->s, end, r);
 		if (!(w > 0))
 			continue;
-		key = quickest ? hop_s(x, end, r) : -w;
+		key = by == GROW_WIDEST ? -w : by == GROW_QUICKEST ? hop_s(x, end, r, w) : step_usd(x, end, r);
 		if (key < best_key) {
 			best = r;
 			best_key = key;
@@ -198,12 +208,12 @@ static void visit_paths(struct search *x, bool cheapest)
 
 		if (x->s->free_gpus[seed] <= 0)
 			continue;
-		for (int quickest = 0; quickest < 2; quickest++) {
+		for (int by = 0; by < GROWS; by++) {
 			path_start(f, x->s, path, seed);
-			if (!quickest)
+			if (!by)
 				try_path(x, path, cheapest);
 			while (path->gpus < x->most && path->n < SEARCH_PATH_MAX &&
-			       (r = next_region(x, path, quickest)) >= 0) {
+			       (r = next_region(x, path, by)) >= 0) {
 				path_extend(f, x->s, x->c, path, r);
 				try_path(x, path, cheapest);
 			}

@@ -1,7 +1,7 @@
 /*
  * bace+'s search for one job in one situation: paths grown from every region
- * over the widest and over the quickest link, every useful k, three ways to
- * share k out; the best by a given objective, and the cheapest close to it.
+ * over the widest link, the quickest link, and to the cheapest region; every
+ * useful k; three ways to share k out; the best by a given objective, and the cheapest close to it.
  */
 #ifndef BACE_POLICY_SEARCH_H
 #define BACE_POLICY_SEARCH_H

@@ -216,7 +216,11 @@ static int by_double(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void print_ratio(const double *x, const double *y, int n)
+struct interval {
+	double mean, lo, hi;
+};
+
+static struct interval ratio(const double *x, const double *y, int n)
 {
 	static double means[RESAMPLES];
 	struct bace_rng r;
@@ -234,7 +238,12 @@ static void print_ratio(const double *x, const double *y, int n)
 		}
 	}
 	qsort(means, RESAMPLES, sizeof(*means), by_double);
-	printf("  %.3f [%.3f, %.3f]", mean, means[RESAMPLES / 40], means[RESAMPLES - 1 - RESAMPLES / 40]);
+	return (struct interval){ mean, means[RESAMPLES / 40], means[RESAMPLES - 1 - RESAMPLES / 40] };
+}
+
+static void print_ratio(struct interval i)
+{
+	printf("  %.3f [%.3f, %.3f]", i.mean, i.lo, i.hi);
 }
 
 static double mean_of(const double *v, int n)
@@ -246,23 +255,37 @@ static double mean_of(const double *v, int n)
 	return sum / n;
 }
 
+/* Sooner at no higher cost, or cheaper at no higher JCT: the interval of what
+ * is gained lies below 1, that of the other does not lie above. */
+static void verdict(const struct arm *a, const struct arm *base, int n)
+{
+	struct interval jct = ratio(a->jct, base->jct, n), cost = ratio(a->cost, base->cost, n);
+	bool sooner = jct.hi < 1 && cost.lo <= 1, cheaper = cost.hi < 1 && jct.lo <= 1;
+
+	printf("%s against %s: %s\n", a->label, base->label,
+	       sooner && cheaper ? "sooner and cheaper" : sooner ? "sooner at no higher cost" :
+	       cheaper ? "cheaper at no higher JCT" : "neither");
+}
+
 static void report(int n)
 {
-	double *best_jct = calloc((size_t)n, sizeof(double));
+	const struct arm *better;
 
-	if (!best_jct)
-		abort();
 	printf("%-14s %12s %12s  %-21s  %-21s  %-21s  %-21s\n", "policy", "mean JCT s", "cost USD",
 	       "JCT / bace k_min", "cost / bace k_min", "JCT / bace k_star", "cost / bace k_star");
 	for (size_t i = 0; i < ARRAY_LEN(arms); i++) {
 		printf("%-14s %12.0f %12.2f", arms[i].label, mean_of(arms[i].jct, n), mean_of(arms[i].cost, n));
 		for (int base = 0; base < 2; base++) {
-			print_ratio(arms[i].jct, arms[base].jct, n);
-			print_ratio(arms[i].cost, arms[base].cost, n);
+			print_ratio(ratio(arms[i].jct, arms[base].jct, n));
+			print_ratio(ratio(arms[i].cost, arms[base].cost, n));
 		}
 		putchar('\n');
 	}
-	free(best_jct);
+	better = mean_of(arms[0].jct, n) < mean_of(arms[1].jct, n) ? &arms[0] : &arms[1];
+	printf("the better start rule of bace in mean JCT: %s\n", start_name(better->start));
+	for (size_t i = 2; i < ARRAY_LEN(arms); i++)
+		if (!strcmp(arms[i].name, "bace+"))
+			verdict(&arms[i], better, n);
 }
 
 static void parse(struct options *o, int argc, char **argv)

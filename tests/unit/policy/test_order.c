@@ -146,7 +146,7 @@ static void test_backfill(void **state)
 static void test_cross_product(void **state)
 {
 	static const char *const names[] = { "bace", "lcf", "ldf", "cr-lcf", "cr-ldf", "atlas-dc", "dtfm",
-					     "random", "optimal" };
+					     "random", "optimal", "bace+" };
 	struct fixture f;
 
 	three_jobs(&f);

@@ -377,7 +377,7 @@ static void test_optimal_refuses_eleven(void **state)
 static void test_config_order(void **state)
 {
 	static const char *const names[] = { "bace", "bace", "bace", "lcf", "ldf", "cr-lcf", "cr-ldf",
-					     "atlas-dc", "dtfm", "random", "optimal" };
+					     "atlas-dc", "dtfm", "random", "optimal", "bace+" };
 
 	for (int seed = 0; seed < 200; seed++) {
 		int n = 2 + seed % 5;
