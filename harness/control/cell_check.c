@@ -9,7 +9,8 @@
  * repetitions. */
 #define UNCOUNTED_PER_FLOW 2048
 #define LATENESS_MAX_NS 2000000
-/* Of timed compute: relative where stages are long. */
+/* Of timed compute: mean lateness against mean duration. Lateness does not add
+ * up within a stage, so a step is wrong by less than this. */
 #define COMPUTE_LATENESS 0.05
 
 static const struct shape_stat *class_of(const struct shape_stats *s, int region)
@@ -169,25 +170,22 @@ static void check_delay(struct cell_run *r, const struct host *h)
 			     "overloaded", h->spec->name, (double)after->lateness_p99_ns / 1e6);
 }
 
-static int64_t mean_forward_ns(const struct cell_run *r)
-{
-	int64_t sum = 0, n = 0;
-
-	for (int j = 0; j < r->cell->n_jobs; j++)
-		for (int i = 0; i < r->cell->jobs[j].n_stages; i++, n++)
-			sum += r->cell->jobs[j].stages[i].fwd_ns;
-	return n ? sum / n : 0;
-}
-
 static void check_compute(struct cell_run *r)
 {
-	int64_t allowed = (int64_t)(COMPUTE_LATENESS * (double)mean_forward_ns(r));
+	double late = 0, busy = 0;
 
-	if (allowed < LATENESS_MAX_NS)
-		allowed = LATENESS_MAX_NS;
-	if (r->out->lateness_p99_ns > allowed)
-		cell_invalid(r, SEVERITY_CONSEQUENCE, "timed compute was late by %.1f ms (p99, allowed %.1f); the "
-			     "machine is overloaded", (double)r->out->lateness_p99_ns / 1e6, (double)allowed / 1e6);
+	for (int i = 0; i < r->out->n_ops; i++) {
+		const struct tb_op *o = &r->out->ops[i];
+
+		if (o->kind > TB_WEIGHT || o->step < 0)
+			continue;
+		late += o->end_ns > o->planned_end_ns ? (double)(o->end_ns - o->planned_end_ns) : 0;
+		busy += (double)(o->planned_end_ns - o->start_ns);
+	}
+	if (late > COMPUTE_LATENESS * busy)
+		cell_invalid(r, SEVERITY_CONSEQUENCE, "timed compute was late by %.1f %% of its duration on "
+			     "average (p99 %.1f ms, allowed %.0f %%); the machine is overloaded", 100 * late / busy,
+			     (double)r->out->lateness_p99_ns / 1e6, 100 * COMPUTE_LATENESS);
 }
 
 int cell_check(struct cell_run *r, struct bace_err *e)
