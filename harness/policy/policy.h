@@ -186,6 +186,10 @@ double policy_reservation_bps(const struct policy *p, const struct view *v,
  * the policy. */
 int64_t policy_failures(const struct policy *p, const char **last);
 
+/* No policy can run all jobs for less electricity (egress and bill_idle left
+ * out); -INFINITY where some price is below zero. Jobs that fit nowhere count 0. */
+double policy_cost_bound_usd(const struct experiment *e, const struct job_models *m);
+
 /* For `bace policies`: every known policy with a one-line description. */
 int policy_list(const char *const **names, const char *const **descriptions);
 

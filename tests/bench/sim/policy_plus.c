@@ -9,8 +9,9 @@
  * 25 to 100 Gbit/s each, links the mean of their ends; jobs drawn from six models
  * and three data sets (50 MB, 0.5 GB, 38 GB), all at once or Poisson at LOAD of
  * the cluster's capacity. A scenario in which a job fits nowhere is drawn again.
- * Printed: mean JCT and cost over jobs, mean over scenarios; and per scenario the
- * ratio to bace, its mean with a 95 % bootstrap interval over scenarios.
+ * Printed: mean JCT and cost over jobs, mean over scenarios; the cost over the
+ * lower bound that no policy can pass; and per scenario the ratio to bace, its
+ * mean with a 95 % bootstrap interval over scenarios.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -49,6 +50,8 @@ static struct arm arms[] = {
 	{ "ldf k_min", "ldf", START_K_MIN },
 	{ "cr-lcf k_min", "cr-lcf", START_K_MIN },
 };
+
+static double *bound;			/* cost, per scenario */
 
 static const char *const model_names[] = { "Qwen2.5-14B", "Gemma3-27B-text", "Qwen2.5-32B", "Falcon-40B",
 					   "Llama3-70B", "FLM-101B" };
@@ -200,6 +203,7 @@ static bool scenario(const struct options *o, uint64_t seed, int at)
 	build(&e, o, seed);
 	if (job_models_build(&e, &m, &err))
 		die("job models", &err);
+	bound[at] = policy_cost_bound_usd(&e, &m);
 	for (size_t i = 0; ok && i < ARRAY_LEN(arms); i++)
 		ok = simulate(&e, &m, &arms[i], o, &arms[i].jct[at], &arms[i].cost[at]);
 	job_models_free(&m);
@@ -271,10 +275,11 @@ static void report(int n)
 {
 	const struct arm *better;
 
-	printf("%-14s %12s %12s  %-21s  %-21s  %-21s  %-21s\n", "policy", "mean JCT s", "cost USD",
+	printf("%-14s %12s %12s %7s  %-21s  %-21s  %-21s  %-21s\n", "policy", "mean JCT s", "cost USD", "/ bound",
 	       "JCT / bace k_min", "cost / bace k_min", "JCT / bace k_star", "cost / bace k_star");
 	for (size_t i = 0; i < ARRAY_LEN(arms); i++) {
-		printf("%-14s %12.0f %12.2f", arms[i].label, mean_of(arms[i].jct, n), mean_of(arms[i].cost, n));
+		printf("%-14s %12.0f %12.2f %7.3f", arms[i].label, mean_of(arms[i].jct, n),
+		       mean_of(arms[i].cost, n), mean_of(arms[i].cost, n) / mean_of(bound, n));
 		for (int base = 0; base < 2; base++) {
 			print_ratio(ratio(arms[i].jct, arms[base].jct, n));
 			print_ratio(ratio(arms[i].cost, arms[base].cost, n));
@@ -322,6 +327,9 @@ int main(int argc, char **argv)
 
 	parse(&o, argc, argv);
 	bace_log_setup(&(struct bace_log_config){ .level = BACE_ERROR, .program = "policy_plus", .fd = 2 });
+	bound = calloc((size_t)o.seeds, sizeof(double));
+	if (!bound)
+		abort();
 	for (size_t i = 0; i < ARRAY_LEN(arms); i++) {
 		arms[i].jct = calloc((size_t)o.seeds, sizeof(double));
 		arms[i].cost = calloc((size_t)o.seeds, sizeof(double));
@@ -338,5 +346,6 @@ int main(int argc, char **argv)
 		free(arms[i].jct);
 		free(arms[i].cost);
 	}
+	free(bound);
 	return n == o.seeds ? 0 : 1;
 }

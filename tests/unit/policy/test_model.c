@@ -246,6 +246,34 @@ static void test_bad_input(void **state)
 	fix_free(&f);
 }
 
+/*
+ * One region, one job of 6 layers, total 18 s, m = 2, price 0.36 USD/kWh = 1e-7
+ * USD/J, PUE 2, 20 W idle and 80 W more: k T(k) is least for k = 1: 36 s.
+ * With 1 GB a layer and 3.5 GB a GPU, k >= 2: 2 * (9 + 18) = 54 GPU s.
+ */
+static void test_cost_bound(void **state)
+{
+	struct fixture f;
+
+	fix_init(&f, 2);
+	fix_region(&f, 0, "a", 8, 0.36, 1e9);
+	fix_region(&f, 1, "b", 8, 0.9, 1e9);
+	f.e.cluster.regions[0].pue = 2;
+	fix_model(&f, "net", 6, 6, 12, 1e9 / 8, 6e9);
+	fix_job(&f, "j", 0, 2, 10, 0);
+	fix_ready(&f);
+	near(policy_cost_bound_usd(&f.e, &f.models), 10 * 2e-7 * (20 * 36 + 80 * 36));
+	f.e.cluster.gpus[0].memory_bytes = 3.5e9;
+	fix_ready(&f);
+	near(policy_cost_bound_usd(&f.e, &f.models), 10 * 2e-7 * (20 * 54 + 80 * 36));
+	f.e.schedule = SCHED_ZB_H1;	/* no bubble: 2 * 2 * 9 */
+	fix_ready(&f);
+	near(policy_cost_bound_usd(&f.e, &f.models), 10 * 2e-7 * (20 * 36 + 80 * 36));
+	f.e.cluster.regions[1].price.usd_per_kwh[0] = -0.01;
+	assert_true(policy_cost_bound_usd(&f.e, &f.models) < -1e300);
+	fix_free(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,6 +286,7 @@ int main(void)
 		cmocka_unit_test(test_closed_form),
 		cmocka_unit_test(test_placement_helpers),
 		cmocka_unit_test(test_reference_gpu),
+		cmocka_unit_test(test_cost_bound),
 		cmocka_unit_test(test_bad_input),
 	};
 
