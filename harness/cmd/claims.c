@@ -5,6 +5,7 @@
 
 #include "harness/cmd/claims_summary.h"
 #include "harness/cmd/cmd.h"
+#include "harness/cmd/heap.h"
 #include "harness/cmd/progress.h"
 
 #define DEFAULT_BASE "six-regions-paper"
@@ -120,6 +121,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		rc = load(a.base, &base);
 	if (rc)
 		return rc;
+	heap_keep();
 	progress_begin(&bar, "scenarios", g->quiet);
 	a.o.on_progress = progress_show;
 	a.o.arg = &bar;

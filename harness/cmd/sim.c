@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "harness/cmd/cmd.h"
+#include "harness/cmd/heap.h"
 #include "harness/cmd/progress.h"
 #include "harness/cmd/sweep_table.h"
 
@@ -184,6 +185,7 @@ static int run_sim(const struct cmd_globals *g, int argc, char **argv)
 		experiment_free(&exp);
 		return rc;
 	}
+	heap_keep();
 	progress_begin(&bar, "cells", g->quiet);
 	a.o.on_progress = progress_show;
 	a.o.arg = &bar;

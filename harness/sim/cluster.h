@@ -11,7 +11,7 @@ struct memo_entry {
 	uint32_t key_len, n_values;
 };
 
-struct memo {
+struct step_memo {
 	uint32_t *slots;		/* entry + 1; 0: empty */
 	size_t n_slots;
 	struct memo_entry *v;
@@ -23,9 +23,8 @@ struct memo {
 };
 
 /* The remembered answer, valid until the next memo_add; NULL: none. */
-const struct step_estimate *memo_find(const struct memo *m, const int32_t *key, size_t len);
-int memo_add(struct memo *m, const int32_t *key, size_t len, const struct step_estimate *v, size_t n);
-void memo_free(struct memo *m);
+const struct step_estimate *memo_find(const struct step_memo *m, const int32_t *key, size_t len);
+int memo_add(struct step_memo *m, const int32_t *key, size_t len, const struct step_estimate *v, size_t n);
 
 /* ---- cluster_view.c: what the policy is told ---- */
 struct sim_view {
@@ -118,7 +117,8 @@ struct sim {
 	uint32_t mark;
 	const struct placement **placements;	/* scratch of a moment */
 	struct step_estimate *estimates;
-	struct memo memo;
+	struct step_memo *memo;		/* of the caller, or own_memo */
+	struct step_memo *own_memo;
 	int32_t *key;
 	size_t n_key, cap_key;
 	double first_arrival_s, last_s;	/* window of the makespan */

@@ -20,7 +20,7 @@ static uint64_t hash_key(const int32_t *key, size_t len)
 	return h;
 }
 
-static const struct memo_entry *find(const struct memo *m, const int32_t *key, size_t len, uint64_t h)
+static const struct memo_entry *find(const struct step_memo *m, const int32_t *key, size_t len, uint64_t h)
 {
 	for (size_t i = h & (m->n_slots - 1); m->slots[i]; i = (i + 1) & (m->n_slots - 1)) {
 		const struct memo_entry *e = &m->v[m->slots[i] - 1];
@@ -32,14 +32,14 @@ static const struct memo_entry *find(const struct memo *m, const int32_t *key, s
 	return NULL;
 }
 
-const struct step_estimate *memo_find(const struct memo *m, const int32_t *key, size_t len)
+const struct step_estimate *memo_find(const struct step_memo *m, const int32_t *key, size_t len)
 {
 	const struct memo_entry *e = m->n ? find(m, key, len, hash_key(key, len)) : NULL;
 
 	return e ? m->values + e->value : NULL;
 }
 
-static void insert(struct memo *m, size_t entry)
+static void insert(struct step_memo *m, size_t entry)
 {
 	size_t i = m->v[entry].hash & (m->n_slots - 1);
 
@@ -48,13 +48,13 @@ static void insert(struct memo *m, size_t entry)
 	m->slots[i] = (uint32_t)entry + 1;
 }
 
-static void forget(struct memo *m)
+static void forget(struct step_memo *m)
 {
 	memset(m->slots, 0, m->n_slots * sizeof(*m->slots));
 	m->n = m->n_keys = m->n_values = 0;
 }
 
-static int make_room(struct memo *m, size_t len, size_t n)
+static int make_room(struct step_memo *m, size_t len, size_t n)
 {
 	if (m->n_slots && (m->n >= MEMO_MAX_ENTRIES || m->n_keys + len > MEMO_MAX_KEYS))
 		forget(m);
@@ -79,7 +79,7 @@ static int make_room(struct memo *m, size_t len, size_t n)
 	return 0;
 }
 
-int memo_add(struct memo *m, const int32_t *key, size_t len, const struct step_estimate *v, size_t n)
+int memo_add(struct step_memo *m, const int32_t *key, size_t len, const struct step_estimate *v, size_t n)
 {
 	if (len > MEMO_MAX_KEYS)
 		return 0;
@@ -95,11 +95,18 @@ int memo_add(struct memo *m, const int32_t *key, size_t len, const struct step_e
 	return 0;
 }
 
-void memo_free(struct memo *m)
+struct step_memo *step_memo_new(void)
 {
+	return calloc(1, sizeof(struct step_memo));
+}
+
+void step_memo_free(struct step_memo *m)
+{
+	if (!m)
+		return;
 	free(m->slots);
 	free(m->v);
 	free(m->keys);
 	free(m->values);
-	*m = (struct memo){ 0 };
+	free(m);
 }

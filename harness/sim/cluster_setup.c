@@ -160,6 +160,9 @@ static int alloc_running(struct sim *s, struct bace_err *err)
 		s->free_slot[s->n_free_slot] = s->max_running - 1 - s->n_free_slot;
 		s->n_free_slot++;
 	}
+	s->memo = s->in->memo ? s->in->memo : (s->own_memo = step_memo_new());
+	if (!s->memo)
+		return bace_fail(err, ENOMEM, "step times: out of memory");
 	s->first_running = s->last_running = s->free_cross = -1;
 	return 0;
 }
@@ -186,7 +189,7 @@ int sim_setup(struct sim *s, struct bace_err *err)
 void sim_teardown(struct sim *s)
 {
 	view_teardown(s);
-	memo_free(&s->memo);
+	step_memo_free(s->own_memo);
 	free(s->by_rank);
 	free(s->rank);
 	free(s->by_name);

@@ -131,12 +131,12 @@ static int update_group(struct sim *s, int slot, struct bace_err *err)
 
 	if (make_key(s, n))
 		return bace_fail(err, ENOMEM, "step times of %d jobs: out of memory", n);
-	known = memo_find(&s->memo, s->key, s->n_key);
+	known = memo_find(s->memo, s->key, s->n_key);
 	if (!known) {
 		rc = ask(s, n, s->group, err);
 		if (rc)
 			return rc;
-		if (memo_add(&s->memo, s->key, s->n_key, s->estimates, (size_t)n))
+		if (memo_add(s->memo, s->key, s->n_key, s->estimates, (size_t)n))
 			return bace_fail(err, ENOMEM, "step times of %d jobs: out of memory", n);
 		known = s->estimates;
 	}
@@ -151,7 +151,7 @@ const struct step_estimate *steps_known(struct sim *s, const struct placement *p
 
 	if (!s->in->separable || p->n_parts != 1)
 		return NULL;
-	return memo_find(&s->memo, key, key_append(s, p, key));
+	return memo_find(s->memo, key, key_append(s, p, key));
 }
 
 static void next_mark(struct sim *s)

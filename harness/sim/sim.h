@@ -123,6 +123,12 @@ struct link_change {
 	double rate_bps;		/* L2; 0: nothing gets through */
 };
 
+/* What a separable oracle has answered; for several simulations with the same
+ * oracle, job classes, regions and links, one after the other. */
+struct step_memo;
+struct step_memo *step_memo_new(void);	/* NULL: out of memory */
+void step_memo_free(struct step_memo *m);
+
 struct cluster_sim {
 	const struct experiment *exp;
 	const struct job_models *models;
@@ -133,6 +139,7 @@ struct cluster_sim {
 	 * and event-sim. The oracle is then asked only about such a group when it
 	 * changed, and answers are remembered. False: always about all that run. */
 	bool separable;
+	struct step_memo *memo;		/* may be NULL: of this simulation only */
 	uint64_t seed;			/* of view noise */
 	int n_changes;
 	const struct link_change *changes;	/* in any order */
