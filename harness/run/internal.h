@@ -5,7 +5,7 @@
 #include "harness/run/cell.h"
 #include "harness/run/run.h"
 
-/* What was measured of one placement of a moment. */
+/* What was measured of one placement. */
 struct measured_job {
 	int job;
 	double median_s, p95_s, first_s, compute_s, busy;
@@ -13,6 +13,7 @@ struct measured_job {
 	double *step_s;
 };
 
+/* Jobs that share links and were measured together. */
 struct measured_moment {
 	char *key;
 	bool valid;
@@ -56,10 +57,17 @@ int record_verify(struct run *r, int n, const struct tb_verify *v, struct bace_e
 int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e);
 int record_skip(struct run *r, const char *policy, const char *what, const char *why,
 		struct bace_err *e);
-/* cell and result are NULL when the moment was answered from memory. */
-int record_moment(struct run *r, const struct moment *m, const struct measured_moment *mm,
-		  const struct step_estimate *closed_form, const struct step_estimate *event_sim,
-		  const struct tb_cell *cell, const struct tb_result *result, struct bace_err *e);
+/* Rows of some jobs of a moment; cell and result are NULL when they were known. */
+struct moment_rows {
+	const struct moment *moment;
+	int n;
+	const int *which;		/* [n] indices into the moment, the cell and the estimates */
+	const struct measured_moment *measured;
+	const struct step_estimate *closed_form, *event_sim;
+	const struct tb_cell *cell;
+	const struct tb_result *result;
+};
+int record_moment(struct run *r, const struct moment_rows *rows, struct bace_err *e);
 
 /* index of the job in mm->jobs, or -1 */
 static inline int measured_index(const struct measured_moment *mm, int job)

@@ -46,32 +46,113 @@ static int by_job_name(const void *a, const void *b, void *arg)
 		      exp->jobs[((const struct measured_job *)b)->job].name);
 }
 
-static int moment_new(const struct run *r, const struct moment *m, const char *key,
-		      struct measured_moment *out)
+/* Jobs of a moment that share links, directly or through others: what one of
+ * them does, the others can feel. Between two such groups nothing is shared, so
+ * a group's step times hold in every moment in which it runs as it is. */
+struct group {
+	int n;
+	int *which;			/* indices into the moment */
+	const struct placement **placements;
+	char *key;
+};
+
+static bool share_a_link(const struct placement *p, const struct placement *q)
 {
-	*out = (struct measured_moment){ .n = m->n, .key = strdup(key) };
-	out->jobs = calloc((size_t)(m->n ? m->n : 1), sizeof(*out->jobs));
+	for (int i = 0; i + 1 < p->n_parts; i++) {
+		int a = p->parts[i].region, b = p->parts[i + 1].region;
+
+		for (int k = 0; k + 1 < q->n_parts; k++) {
+			int c = q->parts[k].region, d = q->parts[k + 1].region;
+
+			if ((a == c && b == d) || (a == d && b == c))
+				return true;
+		}
+	}
+	return false;
+}
+
+static void groups_free(struct group *g, int n)
+{
+	for (int i = 0; g && i < n; i++) {
+		free(g[i].which);
+		free(g[i].placements);
+		free(g[i].key);
+	}
+	free(g);
+}
+
+/* Everything that job `first` is connected to, itself included. */
+static int group_collect(const struct moment *m, int first, bool *taken, struct group *g)
+{
+	struct moment sub = *m;
+
+	g->which = calloc((size_t)m->n, sizeof(*g->which));
+	g->placements = calloc((size_t)m->n, sizeof(*g->placements));
+	if (!g->which || !g->placements)
+		return -ENOMEM;
+	g->which[g->n++] = first;
+	taken[first] = true;
+	for (int seen = 0; seen < g->n; seen++) {
+		const struct placement *p = m->placements[g->which[seen]];
+
+		for (int k = 0; k < m->n; k++) {
+			if (taken[k] || !share_a_link(p, m->placements[k]))
+				continue;
+			taken[k] = true;
+			g->which[g->n++] = k;
+		}
+	}
+	for (int i = 0; i < g->n; i++)
+		g->placements[i] = m->placements[g->which[i]];
+	sub.n = g->n;
+	sub.placements = g->placements;
+	g->key = moment_key(&sub);
+	return g->key ? 0 : -ENOMEM;
+}
+
+static int groups_of(const struct moment *m, struct group **out, struct bace_err *e)
+{
+	CLEANUP_FREE bool *taken = calloc((size_t)m->n + 1, sizeof(*taken));
+	struct group *g = calloc((size_t)m->n + 1, sizeof(*g));
+	int n = 0;
+
+	for (int i = 0; g && taken && i < m->n; i++) {
+		if (taken[i])
+			continue;
+		if (group_collect(m, i, taken, &g[n++])) {
+			groups_free(g, n);
+			g = NULL;
+		}
+	}
+	if (!g || !taken)
+		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
+	*out = g;
+	return n;
+}
+
+static int moment_new(const struct run *r, const struct group *g, struct measured_moment *out)
+{
+	*out = (struct measured_moment){ .n = g->n, .key = strdup(g->key) };
+	out->jobs = calloc((size_t)g->n + 1, sizeof(*out->jobs));
 	if (!out->key || !out->jobs) {
 		moment_free(out);
 		return -ENOMEM;
 	}
-	for (int i = 0; i < m->n; i++)
-		out->jobs[i].job = m->placements[i]->job;
-	qsort_r(out->jobs, (size_t)m->n, sizeof(*out->jobs), by_job_name, (void *)r->exp);
+	for (int i = 0; i < g->n; i++)
+		out->jobs[i].job = g->placements[i]->job;
+	qsort_r(out->jobs, (size_t)g->n, sizeof(*out->jobs), by_job_name, (void *)r->exp);
 	return 0;
 }
 
-static int take_result(const struct run *r, const struct moment *m, const struct tb_cell *cell,
+static int take_result(const struct run *r, const struct group *g, const struct tb_cell *cell,
 		       const struct tb_result *res, struct measured_moment *mm, struct bace_err *e)
 {
 	mm->valid = res->valid;
 	snprintf(mm->why, sizeof(mm->why), "%s", res->invalid_why);
-	if (!res->valid)
-		return 0;
-	for (int i = 0; i < m->n; i++) {
-		struct measured_job *j = &mm->jobs[measured_index(mm, m->placements[i]->job)];
+	for (int i = 0; res->valid && i < g->n; i++) {
+		struct measured_job *j = &mm->jobs[measured_index(mm, g->placements[i]->job)];
 		struct cell_steps s;
-		int rc = cell_steps_of(cell, res, i, r->exp->testbed.scale_time, &s, e);
+		int rc = cell_steps_of(cell, res, g->which[i], r->exp->testbed.scale_time, &s, e);
 
 		j->step_s = s.step_s;
 		if (rc)
@@ -101,13 +182,32 @@ static void announce(struct run *r, const struct moment *m, const struct tb_cell
 	bace_buf_free(&b);
 }
 
-/* Runs the cell once and keeps its rows, valid or not. */
-static int try_cell(struct measured *o, const struct moment *m, const struct tb_cell *cell,
-		    const char *key, bool *valid, struct bace_err *e)
+static int keep_group(struct measured *o, const struct moment *m, const struct group *g,
+		      const struct tb_cell *cell, const struct tb_result *res, struct bace_err *e)
+{
+	struct run *r = o->run;
+	struct measured_moment mm;
+	int rc;
+
+	if (moment_new(r, g, &mm))
+		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
+	rc = take_result(r, g, cell, res, &mm, e);
+	if (!rc)
+		rc = record_moment(r, &(struct moment_rows){ m, g->n, g->which, &mm, o->closed_form,
+				   o->event_sim, cell, res }, e);
+	if (!rc && BACE_PUSH(r->moments, r->n_moments, r->cap_moments, mm))
+		rc = bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
+	if (rc)
+		moment_free(&mm);
+	return rc;
+}
+
+/* Runs all jobs of the moment at once and keeps their rows, valid or not. */
+static int try_cell(struct measured *o, const struct moment *m, const struct group *g, int n,
+		    const struct tb_cell *cell, bool *valid, struct bace_err *e)
 {
 	struct run *r = o->run;
 	struct tb_result res = { 0 };
-	struct measured_moment mm;
 	int rc;
 
 	announce(r, m, cell);
@@ -115,26 +215,21 @@ static int try_cell(struct measured *o, const struct moment *m, const struct tb_
 	if (rc)
 		return rc;
 	r->n_cells++;
-	rc = moment_new(r, m, key, &mm);
-	if (!rc) {
-		rc = take_result(r, m, cell, &res, &mm, e);
-		if (!rc)
-			rc = record_moment(r, m, &mm, o->closed_form, o->event_sim, cell, &res, e);
-		*valid = mm.valid;
-		if (!mm.valid) {
-			run_progress(r, "  invalid: %s", mm.why);
-			bace_fail(e, EBADMSG, "cell invalid: %s", mm.why);
-		}
-		if (rc || BACE_PUSH(r->moments, r->n_moments, r->cap_moments, mm))
-			moment_free(&mm);
+	for (int i = 0; !rc && i < n; i++)
+		rc = keep_group(o, m, &g[i], cell, &res, e);
+	*valid = res.valid;
+	if (!rc && !res.valid) {
+		run_progress(r, "  invalid: %s", res.invalid_why);
+		bace_fail(e, EBADMSG, "cell invalid: %s", res.invalid_why);
 	}
 	tb_result_free(&res);
 	return rc;
 }
 
-static int measure(struct measured *o, const struct moment *m, const char *key, struct bace_err *e)
+static int measure(struct measured *o, const struct moment *m, const struct group *g, int n,
+		   struct bace_err *e)
 {
-	CLEANUP_FREE double *predicted = calloc((size_t)(m->n ? m->n : 1), sizeof(*predicted));
+	CLEANUP_FREE double *predicted = calloc((size_t)m->n + 1, sizeof(*predicted));
 	struct tb_cell cell;
 	bool valid = false;
 	int rc;
@@ -147,45 +242,53 @@ static int measure(struct measured *o, const struct moment *m, const char *key, 
 	if (rc)
 		return rc;
 	for (int t = 0; !rc && !valid && t < TRIES; t++)
-		rc = try_cell(o, m, &cell, key, &valid, e);
+		rc = try_cell(o, m, g, n, &cell, &valid, e);
 	cell_free(&cell);
-	if (rc)
-		return rc;
-	if (!valid) {
+	if (!rc && !valid) {
 		o->run->n_bad++;
-		return -EBADMSG;
+		rc = -EBADMSG;
 	}
-	return 0;
+	return rc;
 }
 
-/* A moment that an earlier run measured under the same settings. */
-static int from_store(struct run *r, const struct moment *m, const char *key, struct bace_err *e)
+/* What an earlier run measured of a group under the same settings. */
+static int from_store(struct run *r, const struct group *g, struct bace_err *e)
 {
-	CLEANUP_FREE double *median = calloc((size_t)m->n + 1, sizeof(double));
-	CLEANUP_FREE double *busy = calloc((size_t)m->n + 1, sizeof(double));
+	CLEANUP_FREE double *median = calloc((size_t)g->n + 1, sizeof(double));
+	CLEANUP_FREE double *busy = calloc((size_t)g->n + 1, sizeof(double));
 	struct measured_moment mm;
 	int rc;
 
-	if (!r->o->reuse)
-		return 0;
 	if (!median || !busy)
-		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
-	rc = store_find_moment(r->store, r->settings, key, m->n, median, busy, e);
+		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", g->n);
+	rc = store_find_moment(r->store, r->settings, g->key, g->n, median, busy, e);
 	if (rc <= 0)
 		return rc;
-	if (moment_new(r, m, key, &mm))
-		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
+	if (moment_new(r, g, &mm))
+		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", g->n);
 	mm.valid = true;
-	for (int i = 0; i < m->n; i++) {
+	for (int i = 0; i < g->n; i++) {
 		mm.jobs[i].median_s = median[i];
 		mm.jobs[i].busy = busy[i];
 		mm.jobs[i].p95_s = mm.jobs[i].first_s = mm.jobs[i].compute_s = NAN;
 	}
 	if (BACE_PUSH(r->moments, r->n_moments, r->cap_moments, mm)) {
 		moment_free(&mm);
-		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
+		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", g->n);
 	}
-	return 0;
+	return 1;
+}
+
+/* 1: all groups are known, 0: some is not. */
+static int all_known(struct run *r, const struct group *g, int n, struct bace_err *e)
+{
+	for (int i = 0; i < n; i++) {
+		int rc = measured_find(r, g[i].key) ? 1 : r->o->reuse ? from_store(r, &g[i], e) : 0;
+
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
 }
 
 static int predict(struct measured *o, const struct moment *m, struct bace_err *e)
@@ -197,41 +300,46 @@ static int predict(struct measured *o, const struct moment *m, struct bace_err *
 	return rc;
 }
 
+static int record_known(struct measured *o, const struct moment *m, const struct group *g, int n,
+			struct bace_err *e)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && i < n; i++)
+		rc = record_moment(o->run, &(struct moment_rows){ m, g[i].n, g[i].which,
+				   measured_find(o->run, g[i].key), o->closed_form, o->event_sim, NULL,
+				   NULL }, e);
+	return rc;
+}
+
 static int measured_step_times(struct oracle *base, const struct moment *m,
 			       struct step_estimate *out, struct bace_err *e)
 {
 	struct measured *o = (struct measured *)base;
-	struct run *r = o->run;
-	CLEANUP_FREE char *key = moment_key(m);
-	const struct measured_moment *mm;
-	int rc;
+	struct group *g = NULL;
+	int rc = predict(o, m, e), n;
 
-	if (!key)
-		return bace_fail(e, ENOMEM, "key of a moment: out of memory");
-	rc = predict(o, m, e);
 	if (rc)
 		return rc;
-	mm = measured_find(r, key);
-	if (!mm) {
-		rc = from_store(r, m, key, e);
-		if (rc < 0)
-			return rc;
-		mm = measured_find(r, key);
-	}
-	if (mm) {
-		rc = record_moment(r, m, mm, o->closed_form, o->event_sim, NULL, NULL, e);
-	} else {
-		rc = measure(o, m, key, e);
-		mm = measured_find(r, key);
-	}
-	if (rc)
-		return rc;
-	for (int i = 0; i < m->n; i++) {
-		const struct measured_job *j = &mm->jobs[measured_index(mm, m->placements[i]->job)];
+	n = groups_of(m, &g, e);
+	if (n < 0)
+		return n;
+	rc = all_known(o->run, g, n, e);
+	if (rc >= 0)
+		rc = rc ? record_known(o, m, g, n, e) : measure(o, m, g, n, e);
+	for (int i = 0; !rc && i < n; i++) {
+		const struct measured_moment *mm = measured_find(o->run, g[i].key);
 
-		out[i] = (struct step_estimate){ .step_s = j->median_s, .busy = j->busy };
+		for (int k = 0; k < g[i].n; k++) {
+			const struct measured_job *j =
+				&mm->jobs[measured_index(mm, g[i].placements[k]->job)];
+
+			out[g[i].which[k]] = (struct step_estimate){ .step_s = j->median_s,
+								     .busy = j->busy };
+		}
 	}
-	return 0;
+	groups_free(g, n);
+	return rc;
 }
 
 static void measured_destroy(struct oracle *base)

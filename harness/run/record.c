@@ -191,24 +191,24 @@ static int add_settled_moment(struct run *r, const struct measured_moment *mm, s
 	return store_add_moment(r->store, r->id, r->settings, mm->key, mm->n, median, busy, e);
 }
 
-int record_moment(struct run *r, const struct moment *m, const struct measured_moment *mm,
-		  const struct step_estimate *closed_form, const struct step_estimate *event_sim,
-		  const struct tb_cell *cell, const struct tb_result *res, struct bace_err *e)
+int record_moment(struct run *r, const struct moment_rows *v, struct bace_err *e)
 {
 	int rc = store_begin(r->store, e);
 
-	for (int i = 0; !rc && i < m->n; i++) {
+	for (int k = 0; !rc && k < v->n; k++) {
+		int i = v->which[k];
 		int64_t id;
 
-		rc = add_placement(r, m, i, mm, closed_form[i].step_s, event_sim[i].step_s, &id, e);
-		if (!rc && cell)
-			rc = add_steps(r, id, cell, res, i, e);
-		if (!rc && cell)
-			rc = add_transfers(r, id, res, i, e);
-		if (!rc && cell && r->o->keep_timeline)
-			rc = add_ops(r, id, res, i, e);
+		rc = add_placement(r, v->moment, i, v->measured, v->closed_form[i].step_s,
+				   v->event_sim[i].step_s, &id, e);
+		if (!rc && v->cell)
+			rc = add_steps(r, id, v->cell, v->result, i, e);
+		if (!rc && v->cell)
+			rc = add_transfers(r, id, v->result, i, e);
+		if (!rc && v->cell && r->o->keep_timeline)
+			rc = add_ops(r, id, v->result, i, e);
 	}
-	if (!rc && cell && mm->valid)
-		rc = add_settled_moment(r, mm, e);
+	if (!rc && v->cell && v->measured->valid)
+		rc = add_settled_moment(r, v->measured, e);
 	return finish(r, rc, e);
 }
