@@ -311,24 +311,29 @@ static void a_short_message_is_not_too_fast(void **state)
 	ideal = 10e6 * 1000 / 1042;
 	print_message("%llu packets came at %.4f of the rate\n", (unsigned long long)r.received, r.bps / ideal);
 	assert_int_equal(r.sent, r.received);
-	assert_true(r.bps / ideal <= 1.02);
+	/* What the bucket holds, two frames, and the first packet are free: 1.6 %
+	 * of 250 kB. */
+	assert_true(r.bps / ideal <= 1 + (2 * 1514 + 1042) / (1042.0 * (double)r.received) + 0.002);
 }
 
 /* Pitfall: with the limit as the only buffer RTT climbs with the load. The
  * leaf holds bytes, so a full one adds buffer / rate and no more. */
+static void ping_under_load(void *arg)
+{
+	usleep(700000);
+	*(struct rtt *)arg = ping("b", ADDR_A, 20, 50);
+}
+
 static void a_full_buffer_adds_its_bytes_and_no_more(void **state)
 {
 	struct shape_link l;
-	struct shape_spec s = spec_to_a(&l, 10000000, 10000000);
+	struct shape_spec s = spec_to_a(&l, 4000000, 10000000);
 	struct rtt r;
 
-	l.buffer_bytes = 125000;	/* 100 ms */
+	l.buffer_bytes = 50000;	/* 100 ms */
 	plan(&s);
-	sh("ip netns exec a iperf3 -s -1 -D -I /run/iperf3.pid >/dev/null; sleep 0.3; "
-	   "ip netns exec b iperf3 -c " ADDR_A " -u -b 30M -t 3 >/dev/null & sleep 0.8");
-	r = ping("b", ADDR_A, 30, 50);
-	sh_status("sleep 1.5");
-	print_message("RTT behind a full buffer: median %.1f ms, %d of 30 came back\n", r.median_ms, r.received);
+	udp_stream("b", "a", ADDR_A, 10e6, 4, ping_under_load, &r);
+	print_message("RTT behind a full buffer: median %.1f ms, %d of 20 came back\n", r.median_ms, r.received);
 	assert_true(r.received >= 5);
 	assert_true(r.median_ms <= 10 + 100 + 10 && r.median_ms >= 80);
 }
