@@ -12,6 +12,7 @@ static const struct command *const commands[] = {
 	&cmd_claims,
 	&cmd_check,
 	&cmd_pipeline,
+	&cmd_trace_gen,
 	&cmd_policies,
 	&cmd_keygen,
 	&cmd_lab_inner,
