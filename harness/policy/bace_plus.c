@@ -113,7 +113,8 @@ static double forecast(const struct price_series *s, double told, double from_s,
 	return fade * told + (1 - fade) * past;
 }
 
-static void forecast_all(const struct policy *p, const struct situation *now, struct situation *s, double length_s)
+static void forecast_all(const struct policy *p, const struct situation *now, struct situation *s,
+			 double length_s)
 {
 	const struct region *reg = p->f.exp->cluster.regions;
 

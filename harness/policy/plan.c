@@ -152,7 +152,8 @@ int plan_begin(struct plan *p, const struct policy *pol, const struct situation 
 	return 0;
 }
 
-void plan_during(struct plan *p, const struct facts *f, const struct situation *now, int from, double length_s)
+void plan_during(struct plan *p, const struct facts *f, const struct situation *now, int from,
+		 double length_s)
 {
 	struct situation *d = &p->during;
 	double until_s = p->slot[from].at_s + length_s;

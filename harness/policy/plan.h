@@ -31,7 +31,8 @@ void plan_destroy(struct plan *p);
 /* Slot 0 is now; one more for each end of a running job. -ENOMEM or 0. */
 int plan_begin(struct plan *p, const struct policy *pol, const struct situation *now, const struct view *v);
 /* p->during: the least of what is free from slot `from` for `length_s`. */
-void plan_during(struct plan *p, const struct facts *f, const struct situation *now, int from, double length_s);
+void plan_during(struct plan *p, const struct facts *f, const struct situation *now, int from,
+		 double length_s);
 /* Promises the parts from slot `from` for length_s. */
 void plan_reserve(struct plan *p, const struct facts *f, int from, double length_s,
 		  const struct placement *pl);

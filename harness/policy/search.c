@@ -84,7 +84,8 @@ static double key_of(const struct candidate *c, bool by_cost)
 	return by_cost ? c->cost_usd : c->objective_s;
 }
 
-static void keep(const struct search *x, struct candidate *list, int *n, const struct candidate *c, bool by_cost)
+static void keep(const struct search *x, struct candidate *list, int *n, const struct candidate *c,
+		 bool by_cost)
 {
 	double key = key_of(c, by_cost);
 	int at = *n;
@@ -103,7 +104,8 @@ static void keep(const struct search *x, struct candidate *list, int *n, const s
 	list[at] = *c;
 }
 
-static void try_candidate(struct search *x, const struct path *path, int k, enum share_kind kind, bool cheapest)
+static void try_candidate(struct search *x, const struct path *path, int k, enum share_kind kind,
+			  bool cheapest)
 {
 	struct candidate c = { .k = k };
 

@@ -377,7 +377,6 @@ static void test_mixed_gpus(void **state)
 	fix_free(&f);
 }
 
-/* A job too large for the whole cluster waits; policy_reachable_gpus says so. */
 static void test_reachable(void **state)
 {
 	struct fixture f;
