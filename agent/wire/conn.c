@@ -108,12 +108,12 @@ static void dispatch(struct wire_conn *c, const char *text, size_t len)
 		conn_end(c, e.msg);
 		return;
 	}
-	if (!c->had_message) {
+	if (strcmp(json_string_value(json_object_get(msg, "type")), "heartbeat")) {
+		if (!c->had_message)
+			event_del(c->timer);
 		c->had_message = true;
-		event_del(c->timer);
-	}
-	if (strcmp(json_string_value(json_object_get(msg, "type")), "heartbeat"))
 		c->h.on_message(c->h.arg, c, msg);
+	}
 	json_decref(msg);
 }
 

@@ -1,0 +1,154 @@
+/* Plans and counters as JSON: nothing is lost, and what is out of range is
+ * refused with the field's name. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "agent/wire/wire.h"
+
+static struct shape_link links[2];
+
+static struct shape_spec example(void)
+{
+	struct shape_spec s = { .egress = "wan0", .ingress = "lan0", .delay = DELAY_NFQUEUE, .mtu = 1500,
+		.gso_max_bytes = 4242, .fail_closed = true, .replace_foreign = true, .n_links = 2,
+		.links = links };
+
+	memset(links, 0, sizeof(links));
+	links[0] = (struct shape_link){ .name = "tokyo", .region = 3, .n_prefixes = 2,
+		.rate_bps = 93190000, .buffer_bytes = 123456, .latency_ns = 77000000, .jitter_ns = 5,
+		.jitter_dist = JITTER_PARETO, .loss = 0.001, .reverse_rate_bps = 1000000007,
+		.rtt_ns = 155000001, .message_bytes = 210000,
+		.impair = { .jitter_corr = 0.25, .loss_model = LOSS_GILBERT_ELLIOTT, .loss_corr = 0.5,
+			.loss_p = { 0.1, 0.2, 0.3, 0.4, 0.5 }, .duplicate = 0.01, .duplicate_corr = 0.02,
+			.corrupt = 0.03, .corrupt_corr = 0.04, .reorder = 0.05, .reorder_corr = 0.06,
+			.reorder_gap = 7, .ecn = true, .seed = UINT64_MAX - 3 } };
+	shape_prefix_parse("10.19.0.0/16", &links[0].prefixes[0], NULL);
+	shape_prefix_parse("fd00:3::/48", &links[0].prefixes[1], NULL);
+	snprintf(links[1].name, sizeof(links[1].name), "ireland");
+	links[1].region = 40000;
+	return s;
+}
+
+static void test_shape(void **state)
+{
+	struct shape_spec in = example(), out;
+	struct bace_err e = { 0 };
+	json_t *j = wire_encode_shape(&in);
+
+	assert_int_equal(wire_decode_shape(j, &out, &e), 0);
+	assert_int_equal(out.n_links, 2);
+	for (int i = 0; i < 2; i++)
+		assert_memory_equal(&out.links[i], &links[i], sizeof(links[i]));
+	free(out.links);
+	out.links = in.links;
+	assert_memory_equal(&out, &in, sizeof(in));
+	json_decref(j);
+}
+
+/* A value for one field of the spec, or (link = true) of its first link. */
+static void refuse(bool in_link, const char *key, json_t *value)
+{
+	struct shape_spec in = example(), out;
+	struct bace_err e = { 0 };
+	json_t *j = wire_encode_shape(&in);
+	json_t *o = in_link ? json_array_get(json_object_get(j, "links"), 0) : j;
+
+	if (value)
+		json_object_set_new(o, key, value);
+	else
+		json_object_del(o, key);
+	if (wire_decode_shape(j, &out, &e) == 0)
+		fail_msg("%s: taken", key);
+	if (!strstr(e.msg, key))
+		fail_msg("`%s' does not name %s", e.msg, key);
+	json_decref(j);
+}
+
+static void test_shape_ranges(void **state)
+{
+	refuse(false, "egress", json_string("a-name-of-16-byt"));
+	refuse(false, "egress", json_string("wan0\n"));
+	refuse(false, "egress", json_integer(1));
+	refuse(false, "delay", json_integer(3));
+	refuse(false, "delay", json_integer(-1));
+	refuse(false, "mtu", json_integer(65537));
+	refuse(false, "mtu", json_real(1500.0));
+	refuse(false, "gso_max_bytes", json_integer(1ll << 32));
+	refuse(false, "fail_closed", json_integer(1));
+	refuse(false, "links", json_object());
+	refuse(false, "command", json_string("reboot"));
+	refuse(false, "ingress", NULL);
+	refuse(true, "region", json_integer(65536));
+	refuse(true, "rate_bps", json_integer(-1));
+	refuse(true, "rate_bps", json_integer(INT64_MAX));
+	refuse(true, "latency_ns", json_integer(-1));
+	refuse(true, "latency_ns", json_integer(3600000000001));
+	refuse(true, "loss", json_real(1.5));
+	refuse(true, "loss", json_string("0.1"));
+	refuse(true, "jitter_dist", json_integer(5));
+	refuse(true, "prefixes", json_pack("[s,s,s,s,s]", "10.0.0.0/8", "10.0.0.0/8", "10.0.0.0/8",
+					   "10.0.0.0/8", "10.0.0.0/8"));
+	refuse(true, "name", json_string("a-name-that-has-more-than-forty-seven-characters"));
+	refuse(true, "impair", json_array());
+	refuse(true, "latency_ns", NULL);
+}
+
+static void test_prefix_refused(void **state)
+{
+	struct shape_spec in = example(), out;
+	struct bace_err e = { 0 };
+	json_t *j = wire_encode_shape(&in);
+
+	json_array_set_new(json_object_get(json_array_get(json_object_get(j, "links"), 0), "prefixes"), 0,
+			   json_string("10.19.0.0/33"));
+	assert_true(wire_decode_shape(j, &out, &e) < 0);
+	assert_non_null(strstr(e.msg, "plan: link 0"));
+	json_decref(j);
+}
+
+static void test_stats(void **state)
+{
+	static struct shape_stat v[] = {
+		{ 3, 93190000, 123456789012345, 42, 7, 1500, 77000000, 99, 1 },
+		{ 4, 0, 0, 0, 0, 0, 0, 0, 0 },
+	};
+	struct shape_stats in = { .at_ns = 1234567890123, .n = 2, .v = v, .delay = DELAY_NETEM,
+		.lateness_p99_ns = 81000, .lateness_mean_ns = -12, .lateness_max_ns = 2700000,
+		.lateness_n = 5, .delay_realtime = true, .queue_drops = 1, .user_drops = 2,
+		.delay_alive = true }, out;
+	struct bace_err e = { 0 };
+	json_t *j = wire_encode_stats(&in);
+
+	assert_int_equal(wire_decode_stats(j, &out, &e), 0);
+	assert_int_equal(out.n, 2);
+	assert_memory_equal(&out.v[0], &v[0], sizeof(v[0]));
+	assert_memory_equal(&out.v[1], &v[1], sizeof(v[1]));
+	assert_int_equal(out.at_ns, in.at_ns);
+	assert_int_equal(out.lateness_mean_ns, -12);
+	assert_int_equal(out.lateness_p99_ns, 81000);
+	assert_true(out.delay_realtime && out.delay_alive);
+	assert_int_equal(out.queue_drops, 1);
+	assert_int_equal(out.user_drops, 2);
+	shape_stats_free(&out);
+	json_object_set_new(json_array_get(json_object_get(j, "classes"), 1), "bytes", json_integer(-1));
+	assert_true(wire_decode_stats(j, &out, &e) < 0);
+	assert_non_null(strstr(e.msg, "bytes"));
+	json_decref(j);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_shape),
+		cmocka_unit_test(test_shape_ranges),
+		cmocka_unit_test(test_prefix_refused),
+		cmocka_unit_test(test_stats),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
