@@ -99,6 +99,12 @@ static void figures_section(FILE *f, const struct summary *s)
 			for (int arm = 0; arm < CLAIMS_ARMS; arm++)
 				arm_row(f, &claims_figures[i], &s->figures[i], arm);
 		fputs("</table>\n", f);
+		if (!isnan(gr->best_within))
+			fprintf(f, "<p><small>In range most often, swept, with %s = %s and %s = %s: "
+				"%.0f&nbsp;%%.</small></p>\n", claims_choice_name[gr->best_choice[0]],
+				claims_level_name[gr->best_choice[0]][gr->best_level[0]],
+				claims_choice_name[gr->best_choice[1]],
+				claims_level_name[gr->best_choice[1]][gr->best_level[1]], 100 * gr->best_within);
 	}
 }
 
@@ -169,7 +175,7 @@ static void intro(FILE *f, const struct summary *s)
 	      "half to one and a half times it. <i>of sums</i>: the same of sums over all scenarios. Green band: "
 	      "published; bar: 5 to 95&nbsp;%; red: median.</p>\n"
 	      "<p><span class=\"v0\">holds</span>: with one of the start rules every row's median is in the "
-	      "published range; <span class=\"v1\">holds in part</span>: some row's; <span class=\"v2\">direction "
+	      "published range and at least 3/4 of the scenarios have its direction; <span class=\"v1\">holds in part</span>: some row's; <span class=\"v2\">direction "
 	      "only</span>: every median has the published sign; <span class=\"v3\">not seen</span>: none of "
 	      "these.</p>\n", f);
 }

@@ -9,6 +9,8 @@
 
 #define RESAMPLES 1000
 #define LEVEL 0.95
+#define DIRECTION_SHARE 0.75
+#define PAIR_MIN 20		/* scenarios that a pair of levels needs to be named */
 
 const char *const claims_arm_name[CLAIMS_ARMS] = { "k_min", "k_star", "swept" };
 
@@ -127,10 +129,10 @@ static enum verdict judge(const struct summary *s, const struct group *g)
 		int within = 0, positive = 0;
 
 		for (int i = g->first; i < g->first + g->n; i++) {
-			double median = s->figures[i].arm[arm].q50;
+			const struct spread *p = &s->figures[i].arm[arm];
 
-			within += is_within(&claims_figures[i], median);
-			positive += median > 0;
+			within += is_within(&claims_figures[i], p->q50) && p->direction >= DIRECTION_SHARE;
+			positive += p->q50 > 0;
 		}
 		enum verdict v = within == g->n ? VERDICT_HOLDS : within ? VERDICT_PARTLY :
 				 positive == g->n ? VERDICT_DIRECTION : VERDICT_NOT_SEEN;
@@ -157,6 +159,44 @@ static double mean_over(const struct summary *s, const struct group *g, bool wit
 	return n ? sum / n : NAN;
 }
 
+static double pair_within(const struct summary *s, const struct group *g, const int *choice,
+			  const int *level)
+{
+	int n = 0, within = 0;
+
+	for (int i = 0; i < s->claims->n; i++) {
+		const struct claims_scenario *c = &s->claims->scenarios[i];
+
+		if (c->choice[choice[0]] != level[0] || c->choice[choice[1]] != level[1])
+			continue;
+		for (int f = g->first; f < g->first + g->n; f++) {
+			double v = claims_value(&claims_figures[f], c, CLAIMS_SWEPT);
+
+			n += !isnan(v);
+			within += is_within(&claims_figures[f], v);
+		}
+	}
+	return n < PAIR_MIN * g->n ? NAN : within / (double)n;
+}
+
+static void find_best_pair(const struct summary *s, struct group *g)
+{
+	g->best_within = NAN;
+	for (int a = 0; a < CLAIMS_CHOICES; a++)
+		for (int b = a + 1; b < CLAIMS_CHOICES; b++)
+			for (int x = 0; x < claims_levels((enum claims_choice)a); x++)
+				for (int y = 0; y < claims_levels((enum claims_choice)b); y++) {
+					const int choice[2] = { a, b }, level[2] = { x, y };
+					double v = pair_within(s, g, choice, level);
+
+					if (isnan(v) || v <= g->best_within)
+						continue;
+					g->best_within = v;
+					memcpy(g->best_choice, choice, sizeof(choice));
+					memcpy(g->best_level, level, sizeof(level));
+				}
+}
+
 static void make_groups(struct summary *s)
 {
 	for (int i = 0; i < n_claims_figures; i++) {
@@ -171,6 +211,7 @@ static void make_groups(struct summary *s)
 		struct group *g = &s->groups[i];
 
 		g->verdict = judge(s, g);
+		find_best_pair(s, g);
 		for (int c = 0; c < CLAIMS_CHOICES; c++)
 			for (int l = 0; l < CLAIMS_LEVELS; l++) {
 				g->level_direction[c][l] = mean_over(s, g, false, c, l);

@@ -22,6 +22,9 @@ struct figure_summary {
 	int driver[3];			/* inputs by |rho|, -1: none */
 };
 
+/* holds: with one of the start rules, every row's median is in the published
+ * range and at least 3/4 of the scenarios have its direction. In part: some
+ * row's. Direction only: every median has it. */
 enum verdict { VERDICT_HOLDS, VERDICT_PARTLY, VERDICT_DIRECTION, VERDICT_NOT_SEEN };
 extern const char *const verdict_text[];
 
@@ -29,6 +32,9 @@ extern const char *const verdict_text[];
 struct group {
 	int first, n;
 	enum verdict verdict;
+	/* The two levels of two choices under which it is in range most often. */
+	int best_choice[2], best_level[2];
+	double best_within;
 	double level_direction[CLAIMS_CHOICES][CLAIMS_LEVELS];	/* mean over the group */
 	double level_within[CLAIMS_CHOICES][CLAIMS_LEVELS];
 };

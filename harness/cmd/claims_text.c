@@ -60,23 +60,12 @@ static void print_group(const struct summary *s, const struct group *g, FILE *to
 				     &s->figures[i].arm[arm], to);
 		print_drivers(&s->figures[i], to);
 	}
-}
-
-static void print_levels(const struct summary *s, FILE *to)
-{
-	fprintf(to, "\nShare in the published range, %%, by open choice (swept; mean over the figure's baselines)\n");
-	for (int c = 0; c < CLAIMS_CHOICES; c++) {
-		fprintf(to, "\n%-36s", claims_choice_name[c]);
-		for (int l = 0; l < claims_levels((enum claims_choice)c); l++)
-			fprintf(to, " %11s", claims_level_name[c][l]);
-		fputc('\n', to);
-		for (int i = 0; i < s->n_groups; i++) {
-			fprintf(to, "%-36s", claims_figures[s->groups[i].first].text);
-			for (int l = 0; l < claims_levels((enum claims_choice)c); l++)
-				share(to, 11, s->groups[i].level_within[c][l]);
-			fputc('\n', to);
-		}
-	}
+	if (!isnan(g->best_within))
+		fprintf(to, "  in range most often with %s = %s and %s = %s: %.0f %%\n",
+			claims_choice_name[g->best_choice[0]],
+			claims_level_name[g->best_choice[0]][g->best_level[0]],
+			claims_choice_name[g->best_choice[1]],
+			claims_level_name[g->best_choice[1]][g->best_level[1]], 100 * g->best_within);
 }
 
 void claims_print(const struct summary *s, FILE *to)
@@ -92,10 +81,10 @@ void claims_print(const struct summary *s, FILE *to)
 		" 95 % interval", "of sums", "med. JCT", "dir.", "range", "n");
 	for (int i = 0; i < s->n_groups; i++)
 		print_group(s, &s->groups[i], to);
-	print_levels(s, to);
-	fprintf(to, "\n`holds': with one of the start rules, the median of every row is in the published range. "
-		"`in part': of some.\n`direction only': every median has the published sign. goes with: rank "
-		"correlation (Spearman), swept.\n");
+	fprintf(to, "\n`holds': with one of the start rules, every row's median is in the published range and at least "
+		"3/4 of the scenarios\nhave its direction; `in part': some row's; `direction only': every median "
+		"has it. goes with: rank correlation (Spearman)\nover the swept scenarios; most often: of all pairs "
+		"of levels of two choices, swept. -o FILE.html has every level.\n");
 }
 
 /* ---- JSON ---- */
@@ -146,6 +135,17 @@ static json_t *figure_json(const struct summary *s, int i)
 			 levels_json(r->level_direction, r->level_within));
 }
 
+static json_t *group_json(const struct group *g)
+{
+	json_t *best = isnan(g->best_within) ? json_null() : json_pack("{s:s, s:s, s:f}",
+		claims_choice_name[g->best_choice[0]], claims_level_name[g->best_choice[0]][g->best_level[0]],
+		claims_choice_name[g->best_choice[1]], claims_level_name[g->best_choice[1]][g->best_level[1]],
+		"within_share", g->best_within);
+
+	return json_pack("{s:s, s:s, s:o}", "figure", claims_figures[g->first].text, "verdict",
+			 verdict_text[g->verdict], "most_often", best);
+}
+
 int claims_print_json(const struct summary *s, FILE *to, struct bace_err *err)
 {
 	json_t *figures = json_array(), *verdicts = json_array(), *j;
@@ -156,8 +156,7 @@ int claims_print_json(const struct summary *s, FILE *to, struct bace_err *err)
 	for (int i = 0; i < n_claims_figures; i++)
 		json_array_append_new(figures, figure_json(s, i));
 	for (int i = 0; i < s->n_groups; i++)
-		json_array_append_new(verdicts, json_pack("{s:s, s:s}", "figure",
-			claims_figures[s->groups[i].first].text, "verdict", verdict_text[s->groups[i].verdict]));
+		json_array_append_new(verdicts, group_json(&s->groups[i]));
 	j = json_pack("{s:i, s:s, s:f, s:f, s:o, s:o}", "scenarios", s->claims->n, "seed", seed, "redraw_share",
 		      s->redraw_share, "choice_redraw_share", s->choice_redraw_share, "verdicts", verdicts,
 		      "figures", figures);
