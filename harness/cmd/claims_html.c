@@ -14,7 +14,8 @@
 static const char head[] =
 	"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Published figures</title>\n"
 	"<meta name=\"viewport\" content=\"width=device-width\"><style>\n"
-	"body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222;background:#fff}\n"
+	"body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:88em;padding:0 1em;color:#222;background:#fff}\n"
+	"td.w{white-space:normal;min-width:18em}"
 	"table{border-collapse:collapse;margin:.6em 0 1.6em}th,td{padding:.15em .55em;text-align:right;white-space:nowrap}\n"
 	"th{font-weight:600;border-bottom:1px solid #888}td.t,th.t{text-align:left}tr.f td{border-top:1px solid #ddd}\n"
 	".v0{background:#cfe8cf}.v1{background:#e6efc8}.v2{background:#fbe8b8}.v3{background:#f6cccc}\n"
@@ -75,7 +76,7 @@ static void arm_row(FILE *f, const struct claims_figure *c, const struct figure_
 	number(f, s->median_jct);
 	share(f, s->direction);
 	share(f, s->within);
-	fprintf(f, "<td>%d</td><td class=\"t\">", s->n);
+	fprintf(f, "<td>%d</td><td class=\"t w\">", s->n);
 	for (int k = 0; arm == CLAIMS_SWEPT && k < 3; k++)
 		if (r->driver[k] >= 0)
 			fprintf(f, "%s%s&nbsp;(%+.2f)", k ? ", " : "", claims_input_name[r->driver[k]],

@@ -136,7 +136,8 @@ static int check_policies(const struct experiment *exp)
 		struct bace_err e = { 0 };
 
 		if (policy_create(s, exp->seed, &p, &e)) {
-			fprintf(stderr, "%s:%d: %s\n", s->file ? s->file : exp->path, s->line, e.msg);
+			fprintf(stderr, "%s:%d: key `name' = \"%s\": %s\n",
+				s->file ? s->file : exp->path, s->line, s->name, e.msg);
 			rc = BACE_EXIT_INPUT;
 		}
 		policy_destroy(p);
