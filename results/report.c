@@ -1,197 +1,290 @@
 /* One self-contained HTML file: no script, no network. */
+#include "results/report.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "results/plot.h"
-#include "results/table.h"
+/* ---- what the sections are made of ---- */
 
-static const char style[] =
-	":root{color-scheme:light dark;--fg:#1c1e21;--bg:#fbfbfa;--soft:#5c6370;--line:#d9dadd;"
-	"--card:#ffffff;--accent:#0b5c94}"
-	"@media (prefers-color-scheme:dark){:root{--fg:#e6e6e3;--bg:#16181b;--soft:#a3a9b3;--line:#34383e;"
-	"--card:#1e2125;--accent:#7db8e8}}"
-	"*{box-sizing:border-box}body{margin:0 auto;max-width:72rem;padding:2rem 1.25rem 4rem;"
-	"font:16px/1.55 system-ui,sans-serif;color:var(--fg);background:var(--bg)}"
-	"h1{font-size:1.6rem;line-height:1.25;margin:0 0 .25rem}h2{font-size:1.15rem;margin:2.5rem 0 .25rem}"
-	"p{margin:.25rem 0 .75rem;color:var(--soft);max-width:46rem}"
-	"dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.25rem;margin:1rem 0}"
-	"dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}"
-	".lead{font-size:1.15rem;color:var(--fg);border-left:4px solid var(--accent);padding:.25rem 1rem;"
-	"margin:1.5rem 0}"
-	".scroll{overflow-x:auto;border:1px solid var(--line);border-radius:6px;background:var(--card)}"
-	"table{border-collapse:collapse;width:100%;font-size:.875rem;font-variant-numeric:tabular-nums}"
-	"th,td{padding:.4rem .75rem;text-align:left;white-space:nowrap;border-bottom:1px solid var(--line)}"
-	"th{color:var(--soft);font-weight:600}tr:last-child td{border-bottom:0}.n{text-align:right}"
-	"figure{margin:1rem 0;padding:.75rem;background:#fff;border:1px solid var(--line);border-radius:6px}"
-	"figure svg{width:100%;height:auto;display:block}figcaption{color:#5c6370;font-size:.875rem}"
-	".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem}"
-	"details{margin:1rem 0}summary{cursor:pointer;color:var(--accent)}"
-	"pre{overflow-x:auto;font-size:.8rem;background:var(--card);border:1px solid var(--line);"
-	"border-radius:6px;padding:1rem}"
-	"@media print{body{max-width:none;padding:0;background:#fff;color:#000}.scroll{overflow:visible}"
-	"table{font-size:8pt}section,figure{break-inside:avoid}details{display:none}}";
-
-static void fact(FILE *to, const char *name, const char *value)
+void report_open(struct report *r, const char *id, const char *title, const char *lead)
 {
-	if (!value || !value[0])
+	fprintf(r->to, "<section id=\"%s-%s\" aria-labelledby=\"%s-%s-h\">\n<h2 id=\"%s-%s-h\">", r->prefix, id,
+		r->prefix, id, r->prefix, id);
+	html_text(title, r->to);
+	fputs("</h2>\n", r->to);
+	if (!lead)
 		return;
-	fputs("<dt>", to);
-	html_text(name, to);
-	fputs("</dt><dd>", to);
-	html_text(value, to);
-	fputs("</dd>\n", to);
+	fputs("<p class=\"lead\">", r->to);
+	html_text(lead, r->to);
+	fputs("</p>\n", r->to);
 }
 
-static const char *column(sqlite3_stmt *q, int i)
+void report_close(struct report *r)
 {
-	return (const char *)sqlite3_column_text(q, i);
+	fputs("</section>\n", r->to);
 }
 
-static void write_head(FILE *to, sqlite3_stmt *q)
+static int without_plot(struct report *r, int rc, struct bace_err *why)
 {
-	fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-	      "content=\"width=device-width,initial-scale=1\"><title>bace: ", to);
-	html_text(column(q, 1) ? column(q, 1) : "", to);
-	fprintf(to, "</title><style>%s</style></head><body><main><h1>", style);
-	html_text(column(q, 1) ? column(q, 1) : "", to);
-	fputs("</h1><p>Predicted and measured step times, completion times and costs.</p><dl>\n", to);
-	fact(to, "run", column(q, 0));
-	fact(to, "began", column(q, 2));
-	fact(to, "status", column(q, 3));
-	fact(to, "command", column(q, 4));
-	fact(to, "schedule", column(q, 5));
-	fact(to, "backend", column(q, 6));
-	fact(to, "because", column(q, 7));
-	fact(to, "scale", column(q, 8));
-	fact(to, "seed", column(q, 9));
-	fact(to, "version, kernel", column(q, 10));
-	fputs("</dl>\n", to);
-}
-
-static void write_accuracy(FILE *to, const struct accuracy *a)
-{
-	if (!a->n)
-		return;
-	fprintf(to, "<p class=\"lead\">Measured step times differ from the event simulation by %.2f&nbsp;%% "
-		"in the median and %.2f&nbsp;%% at worst (n&nbsp;=&nbsp;%zu placements), from the closed form "
-		"by %.2f&nbsp;%% and %.2f&nbsp;%%.", 100 * a->median_event, 100 * a->worst_event, a->n,
-		100 * a->median_closed, 100 * a->worst_closed);
-	if (a->n_invalid)
-		fprintf(to, " %d invalid placements are not counted.", a->n_invalid);
-	fputs("</p>\n", to);
-}
-
-static int write_plot(FILE *to, struct store *s, const char *run, const char *caption, const char *alt,
-		      int (*plot)(struct store *, const char *, char **, struct bace_err *),
-		      struct bace_err *e)
-{
-	CLEANUP_FREE char *svg = NULL;
-	struct bace_err why = { 0 };
-	int rc = plot(s, run, &svg, &why);
-
 	if (rc == -ENODATA)
 		return 0;
-	if (rc) {
-		*e = why;
+	if (rc != -ENOENT && rc != -EIO) {
+		*r->e = *why;
 		return rc;
 	}
-	fputs("<figure><div role=\"img\" aria-label=\"", to);
-	html_text(alt, to);
-	fputs("\">", to);
-	fputs(svg, to);
-	fputs("</div><figcaption>", to);
-	html_text(caption, to);
-	fputs("</figcaption></figure>\n", to);
+	if (!r->no_gnuplot) {
+		fputs("<p class=\"warn\">The plots are missing: ", r->to);
+		html_text(why->msg, r->to);
+		fputs(". The tables have their numbers.</p>\n", r->to);
+		bace_log(BACE_WARN, "report", "plots are missing: %s", why->msg);
+	}
+	r->no_gnuplot = true;
 	return 0;
 }
 
-static int write_plots(FILE *to, struct store *s, const char *run, struct bace_err *e)
+int report_figure(struct report *r, struct plot *p, bool wide, const char *title, const char *alt,
+		  const char *caption)
 {
+	CLEANUP_FREE char *svg = NULL;
+	struct bace_err why = { 0 };
+	char prefix[48];
 	int rc;
 
-	fputs("<div class=\"plots\">\n", to);
-	rc = write_plot(to, s, run, "Each point is a placement of a policy at one moment; on the dashed line "
-			"measurement equals prediction.", "Scatter plot of measured against predicted step "
-			"times; the table of step times has the numbers.", plot_measured_vs_predicted, e);
-	if (!rc)
-		rc = write_plot(to, s, run, "Lower left is better. The same policy by each oracle.",
-				"Scatter plot of cost against mean completion time for each policy; the table of "
-				"policies has the numbers.", plot_cost_vs_jct, e);
-	fputs("</div>\n", to);
+	snprintf(prefix, sizeof(prefix), "%s-p%d", r->prefix, ++r->n_plots);
+	rc = plot_finish(p, prefix, title, alt, &svg, &why);
+	if (rc)
+		return without_plot(r, rc, &why);
+	if (wide) {
+		fputs("<figure class=\"wide\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"",
+		      r->to);
+		html_text(title, r->to);
+		fprintf(r->to, "\">%s</div>", svg);
+	} else {
+		fprintf(r->to, "<figure>%s", svg);
+	}
+	fputs("<figcaption><b>", r->to);
+	html_text(title, r->to);
+	fputs(".</b> ", r->to);
+	html_text(caption, r->to);
+	fputs("</figcaption></figure>\n", r->to);
+	return 0;
+}
+
+int report_plot(struct report *r, const char *title, const char *alt, const char *caption,
+		int (*draw)(struct store *, const char *, struct plot *, struct bace_err *))
+{
+	struct bace_err why = { 0 };
+	struct plot p = { 0 };
+	int rc = draw(r->s, r->run, &p, &why);
+
+	return rc ? without_plot(r, rc, &why) : report_figure(r, &p, false, title, alt, caption);
+}
+
+int report_table(struct report *r, enum run_table which, bool *any)
+{
+	struct table t;
+	int rc = run_table(r->s, r->run, NULL, which, &t, r->e);
+
+	if (rc)
+		return rc;
+	if (any)
+		*any = t.n_cells;
+	if (t.n_cells) {
+		fputs("<h3>", r->to);
+		html_text(t.title, r->to);
+		fputs("</h3>\n", r->to);
+		if (t.note) {
+			fputs("<p class=\"lead\">", r->to);
+			html_text(t.note, r->to);
+			fputs("</p>\n", r->to);
+		}
+		if (table_html(&t, r->to))
+			rc = bace_fail(r->e, ENOMEM, "report: out of memory");
+	}
+	table_free(&t);
 	return rc;
 }
 
-static void write_details(FILE *to, const char *title, const char *text)
+/* ---- the head of a run ---- */
+
+static void meta(struct report *r, const char *name, const char *value)
 {
-	if (!text || !text[0])
+	if (!value[0])
 		return;
-	fprintf(to, "<details><summary>%s</summary><pre tabindex=\"0\">", title);
-	html_text(text, to);
-	fputs("</pre></details>\n", to);
+	fprintf(r->to, "<li>%s <b>", name);
+	html_text(value, r->to);
+	fputs("</b></li>\n", r->to);
 }
 
-static int write_all(FILE *to, struct store *s, const char *run, sqlite3_stmt *q, struct bace_err *e)
+static void write_title(struct report *r, sqlite3_stmt *q)
+{
+	const char *status = column_text(q, 2);
+
+	fputs("<header>\n<p class=\"kicker\">bace: measured against predicted</p>\n<h1>", r->to);
+	html_text(column_text(q, 1), r->to);
+	fprintf(r->to, "</h1>\n<ul class=\"meta\">\n<li><span class=\"chip ");
+	html_text(status, r->to);
+	fputs("\">", r->to);
+	html_text(status, r->to);
+	fputs("</span></li>\n", r->to);
+	meta(r, "run", column_text(q, 0));
+	meta(r, "began", column_text(q, 3));
+	meta(r, "schedule", column_text(q, 4));
+	meta(r, "links by", column_text(q, 5));
+	if (column_text(q, 5)[0])
+		fprintf(r->to, "<li>scale <b>bytes \u00d7 %g, time \u00d7 %g</b></li>\n", column_number(q, 6),
+			column_number(q, 7));
+	fputs("</ul>\n", r->to);
+}
+
+static void figure_value(struct report *r, const char *name, const char *small, const char *fmt, ...)
+	BACE_PRINTF(4, 5);
+
+static void figure_value(struct report *r, const char *name, const char *small, const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(r->to, "<div><dt>%s</dt><dd class=\"big\">", name);
+	va_start(ap, fmt);
+	vfprintf(r->to, fmt, ap);
+	va_end(ap);
+	fputs("</dd><dd class=\"small\">", r->to);
+	html_text(small, r->to);
+	fputs("</dd></div>\n", r->to);
+}
+
+static int write_figures(struct report *r)
 {
 	struct accuracy a;
-	int rc = run_accuracy(s, run, NULL, &a, e);
+	char small[128];
+	int rc = run_accuracy(r->s, r->run, NULL, &a, r->e);
 
 	if (rc)
 		return rc;
-	write_head(to, q);
-	write_accuracy(to, &a);
-	rc = write_plots(to, s, run, e);
-	for (int i = 0; !rc && i < N_RUN_TABLES; i++) {
-		struct table t;
-
-		rc = run_table(s, run, NULL, (enum run_table)i, &t, e);
-		if (rc)
-			break;
-		if (t.n_cells) {
-			fputs("<section><h2>", to);
-			html_text(t.title, to);
-			fputs("</h2><p>", to);
-			html_text(t.note ? t.note : "", to);
-			fputs("</p>\n", to);
-			table_html(&t, to);
-			fputs("</section>\n", to);
-		}
-		table_free(&t);
+	if (!a.n) {
+		fprintf(r->to, "<p class=\"warn\">This run has no valid measured placement%s; what follows is "
+			"prediction alone.</p>\n", a.n_invalid ? ", only invalid ones" : "");
+		return 0;
 	}
-	write_details(to, "Configuration, as read", column(q, 11));
-	write_details(to, "Hosts and settings", column(q, 12));
-	fputs("</main></body></html>\n", to);
+	fputs("<dl class=\"figures\">\n", r->to);
+	snprintf(small, sizeof(small), "n = %zu placements, %d steps", a.n, a.n_steps);
+	figure_value(r, "median step-time error to event simulation", small, "%.1f\u2009%%",
+		     100 * a.median_event);
+	figure_value(r, "worst step-time error", a.worst_what, "%.1f\u2009%%", 100 * a.worst_event);
+	if (a.n_closed) {
+		snprintf(small, sizeof(small), "worst %.1f %%, n = %zu", 100 * a.worst_closed, a.n_closed);
+		figure_value(r, "median error to the closed form", small, "%.1f\u2009%%",
+			     100 * a.median_closed);
+	}
+	if (a.n_first) {
+		snprintf(small, sizeof(small), "worst of n = %zu", a.n_first);
+		figure_value(r, "first measured step to the median step", small, "%.1f\u2009%%",
+			     100 * a.worst_first);
+	}
+	snprintf(small, sizeof(small), "of %zu measured", a.n + (size_t)a.n_invalid);
+	figure_value(r, "placements marked invalid", small, "%d", a.n_invalid);
+	fputs("</dl>\n", r->to);
+	return 0;
+}
+
+static void write_contents(struct report *r)
+{
+	fprintf(r->to, "<nav class=\"toc\" aria-label=\"Sections of run %s\"><ul>\n", r->run);
+	for (const struct report_section *x = report_sections; x->id; x++)
+		if (!x->wanted || x->wanted(r))
+			fprintf(r->to, "<li><a href=\"#%s-%s\">%s</a></li>\n", r->prefix, x->id, x->title);
+	fputs("</ul></nav>\n</header>\n", r->to);
+}
+
+static int write_run(struct report *r)
+{
+	sqlite3_stmt *q;
+	int rc = store_query(r->s, "SELECT id, coalesce(nullif(experiment, ''), id), status, began_utc,"
+			     " schedule, backend, scale_bytes, scale_time FROM run WHERE id = ?", r->run, &q,
+			     r->e);
+
+	if (rc)
+		return rc;
+	fputs("<article>\n", r->to);
+	if (sqlite3_step(q) == SQLITE_ROW)
+		write_title(r, q);
+	else
+		rc = store_fail(r->s, r->e, "read");
+	sqlite3_finalize(q);
+	if (!rc)
+		rc = write_figures(r);
+	if (!rc)
+		write_contents(r);
+	for (const struct report_section *x = report_sections; !rc && x->id; x++)
+		if (!x->wanted || x->wanted(r))
+			rc = x->write(r);
+	fputs("</article>\n", r->to);
 	return rc;
 }
 
-int results_write_report(struct store *s, const char *given, const char *path, struct bace_err *e)
+/* ---- the page ---- */
+
+static int write_page(struct store *s, char (*ids)[32], size_t n, FILE *to, struct bace_err *e)
+{
+	int rc = 0;
+
+	fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+	      "content=\"width=device-width, initial-scale=1\">\n<meta name=\"generator\" content=\"bace\">\n"
+	      "<link rel=\"icon\" href=\"data:,\">\n<title>bace report: ", to);
+	for (size_t i = 0; i < n; i++)
+		fprintf(to, "%s%s", i ? ", " : "", ids[i]);
+	fprintf(to, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<div class=\"page\">\n<main>\n",
+		report_style);
+	for (size_t i = 0; !rc && i < n; i++) {
+		struct report r = { .to = to, .s = s, .run = ids[i], .e = e };
+
+		snprintf(r.prefix, sizeof(r.prefix), "r%zu", i + 1);
+		rc = write_run(&r);
+	}
+	fputs("</main>\n</div>\n</body>\n</html>\n", to);
+	return rc;
+}
+
+int results_write_reports(struct store *s, const char *const *runs, size_t n, const char *path,
+			  struct bace_err *e)
 {
 	CLEANUP_FREE char *part = NULL;
-	sqlite3_stmt *q;
-	char run[32];
-	int rc = store_find_run(s, given, run, e);
+	CLEANUP_FREE char (*ids)[32] = calloc(n + 1, sizeof(*ids));
+	int rc = ids && asprintf(&part, "%s.%d.part", path, getpid()) > 0 ? 0 :
+		bace_fail(e, ENOMEM, "report: out of memory");
 
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = store_find_run(s, runs[i], ids[i], e);
+	/* One state of the store, though a run may be writing to it. */
 	if (!rc)
-		rc = store_query(s, "SELECT id, experiment, began_utc, "
-			"status, command, schedule, backend, backend_why, 'bytes x ' || scale_bytes || ', time x "
-			"' || scale_time, seed, version || ', ' || kernel, config_text, inventory_json FROM run WHERE id = "
-			"?", run, &q, e);
+		rc = store_exec(s, "BEGIN", e);
 	if (rc)
 		return rc;
-	FILE *to = asprintf(&part, "%s.part", path) < 0 ? NULL : fopen(part, "we");
+	FILE *to = fopen(part, "we");
 
 	if (!to) {
-		sqlite3_finalize(q);
-		return bace_fail_errno(e, errno, "report %s", path);
+		rc = bace_fail_errno(e, errno, "report %s", path);
+		store_rollback(s);
+		return rc;
 	}
-	rc = sqlite3_step(q) == SQLITE_ROW ? write_all(to, s, run, q, e) : store_fail(s, e, "query");
-	sqlite3_finalize(q);
+	rc = write_page(s, ids, n, to, e);
+	store_rollback(s);
 	/* Whole or not at all. */
-	if ((fclose(to) || (!rc && rename(part, path))) && !rc)
+	if ((fflush(to) || ferror(to)) && !rc)
+		rc = bace_fail_errno(e, errno, "report %s", path);
+	if (fclose(to) && !rc)
+		rc = bace_fail_errno(e, errno, "report %s", path);
+	if (!rc && rename(part, path))
 		rc = bace_fail_errno(e, errno, "report %s", path);
 	if (rc)
 		unlink(part);
 	return rc;
+}
+
+int results_write_report(struct store *s, const char *run, const char *path, struct bace_err *e)
+{
+	return results_write_reports(s, &run, 1, path, e);
 }

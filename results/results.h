@@ -42,6 +42,7 @@ struct run_info {
 	const char *schedule;
 	double scale_bytes, scale_time;
 	int micro_batches_note;		/* unused: 0 */
+	const char *git_revision;	/* may be NULL */
 };
 
 /* Ids are short strings, sortable by time: "20261130-041520-7f3a". */
@@ -117,12 +118,39 @@ struct skip_row {			/* what was skipped, and why */
 	const char *policy, *what, *why;
 };
 
+struct monitor_row {
+	double at_s;			/* testbed time since the run began */
+	const char *host, *method;	/* "counters", "tcp_info", "probe" */
+	const char *src, *dst;		/* regions; may be NULL */
+	const char *quantity;		/* its name ends in the unit: "goodput_bps", "power_w" */
+	double value;
+};
+struct energy_row {
+	const char *host, *source, *device;	/* "nvml", "GPU 0" */
+	double start_s, end_s, energy_j;
+};
+struct comparison_row {			/* one figure of bace overhead, robust, claims, rerun */
+	const char *kind;		/* that command's name */
+	const char *subject, *against;	/* method, policy or figure; baseline or run, may be NULL */
+	const char *metric;		/* its unit in the name */
+	double x, y;			/* where in the grid; NAN: none */
+	double value, lo, hi;		/* lo, hi: 95 % interval, NAN: none */
+	int n;
+	const char *published, *verdict;	/* may be NULL */
+};
+
 int store_add_link_truth(struct store *s, const char *run, const struct link_truth_row *r, struct bace_err *e);
 int store_add_plan_check(struct store *s, const char *run, const struct plan_check_row *r, struct bace_err *e);
 int store_add_placement(struct store *s, const char *run, const struct placement_row *r, int64_t *id, struct bace_err *e);
 int store_add_step(struct store *s, const struct step_row *r, struct bace_err *e);
 int store_add_transfer(struct store *s, const struct transfer_row *r, struct bace_err *e);
 int store_add_op(struct store *s, const struct op_row *r, struct bace_err *e);
+/* The same operation as event simulation predicts it, from the step's start;
+ * planned_end_s is not used. One step is enough for the report. */
+int store_add_sim_op(struct store *s, const struct op_row *r, struct bace_err *e);
+int store_add_monitor_sample(struct store *s, const char *run, const struct monitor_row *r, struct bace_err *e);
+int store_add_energy(struct store *s, const char *run, const struct energy_row *r, struct bace_err *e);
+int store_add_comparison(struct store *s, const char *run, const struct comparison_row *r, struct bace_err *e);
 int store_add_job_outcome(struct store *s, const char *run, const struct job_outcome_row *r, struct bace_err *e);
 int store_add_decision(struct store *s, const char *run, const struct decision_row *r, struct bace_err *e);
 int store_add_skip(struct store *s, const char *run, const struct skip_row *r, struct bace_err *e);
@@ -155,7 +183,10 @@ int results_print_run_part_json(struct store *s, const char *run, const struct r
 				struct bace_err *e);
 int results_print_run(struct store *s, const char *run, FILE *to, bool color, int width, struct bace_err *e);
 int results_print_run_json(struct store *s, const char *run, FILE *to, struct bace_err *e);
-/* One self-contained HTML file; plots by gnuplot (SVG inside). */
+/* One self-contained HTML file; plots by gnuplot (SVG inside; without gnuplot
+ * the file says so and has the tables). Written whole or not at all. */
+int results_write_reports(struct store *s, const char *const *runs, size_t n, const char *path,
+			  struct bace_err *e);
 int results_write_report(struct store *s, const char *run, const char *path, struct bace_err *e);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "results/store.h"
 
@@ -13,7 +14,7 @@ static const struct {
 } inserts[N_INSERTS] = {
 	[INSERT_RUN] = { "run", "id, status, began_utc, command, experiment, config_text, config_hash, "
 		"seed, version, kernel, inventory_json, backend, backend_why, schedule, scale_bytes, "
-		"scale_time" },
+		"scale_time, git_revision, process" },
 	[INSERT_LINK_TRUTH] = { "link_truth", "run_id, src, dst, rate_bps, latency_s, jitter_s, loss, "
 		"scaled_rate_bps, scaled_latency_s, buffer_bytes" },
 	[INSERT_PLAN_CHECK] = { "plan_check", "run_id, src, dst, planned_rtt_s, rtt_min_s, rtt_median_s, "
@@ -33,6 +34,11 @@ static const struct {
 	[INSERT_SKIP] = { "skip", "run_id, policy, what, why" },
 	[INSERT_MOMENT] = { "moment", "run_id, settings, moment, jobs" },
 	[INSERT_MOMENT_JOB] = { "moment_job", "moment_id, place, median_step_s, busy" },
+	[INSERT_SIM_OP] = { "sim_op", "placement_id, seq, stage, step, micro_batch, kind, start_s, end_s" },
+	[INSERT_MONITOR] = { "monitor_sample", "run_id, at_s, host, method, src, dst, quantity, value" },
+	[INSERT_ENERGY] = { "energy", "run_id, host, source, device, start_s, end_s, energy_j" },
+	[INSERT_COMPARISON] = { "comparison", "run_id, kind, subject, against, metric, x, y, value, lo, hi, "
+		"n, published, verdict" },
 };
 
 static int prepare(struct store *s, enum insert which, struct bace_err *e)
@@ -112,21 +118,40 @@ static void new_id(char id[32])
 	snprintf(id + strlen(id), 32 - strlen(id), "-%04x", salt);
 }
 
+/* Boot, process and when that began: together never used again. */
+static void describe_process(char out[96])
+{
+	CLEANUP_FREE char *boot = NULL, *stat = NULL;
+	const char *p;
+	int field = 2;
+
+	out[0] = '\0';
+	if (bace_read_file("/proc/sys/kernel/random/boot_id", 64, &boot, NULL, NULL) ||
+	    bace_read_file("/proc/self/stat", 4096, &stat, NULL, NULL))
+		return;
+	boot[strcspn(boot, "\n")] = '\0';
+	/* Field 22, counted from behind the name in parentheses. */
+	for (p = strrchr(stat, ')'); p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	snprintf(out, 96, "%.40s %d %lld", boot, getpid(), p ? strtoll(p, NULL, 10) : 0);
+}
+
 int store_run_begin(struct store *s, const struct run_info *r, char id[32], struct bace_err *e)
 {
-	char hash[20], seed[24], now[32];
+	char hash[20], seed[24], now[32], process[96];
 	int rc = -EINVAL;
 
+	describe_process(process);
 	snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)r->config_hash);
 	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)r->seed);
 	utc_now(now);
 	/* Two runs of one second may draw the same digits. */
 	for (int i = 0; rc == -EINVAL && i < 8; i++) {
 		new_id(id);
-		rc = store_insert(s, INSERT_RUN, e, "ssssssssssssssdd", id, "running", now, r->command,
+		rc = store_insert(s, INSERT_RUN, e, "ssssssssssssssddss", id, "running", now, r->command,
 				  r->experiment, r->config_text, hash, seed, r->version, r->kernel,
 				  r->inventory_json, r->backend, r->backend_why, r->schedule,
-				  r->scale_bytes, r->scale_time);
+				  r->scale_bytes, r->scale_time, r->git_revision, process);
 	}
 	return rc;
 }
@@ -208,36 +233,70 @@ int store_add_transfer(struct store *s, const struct transfer_row *r, struct bac
 }
 
 /* The first number that this placement's operations have not used. */
-static int first_seq(struct store *s, int64_t placement, struct bace_err *e)
+static int first_seq(struct store *s, const char *sql, int64_t placement, struct op_counter *c,
+		     struct bace_err *e)
 {
 	sqlite3_stmt *q;
-	int rc = store_query(s, "SELECT coalesce(max(seq) + 1, 0) FROM op WHERE placement_id = ?", NULL, &q,
-			     e);
+	int rc = store_query(s, sql, NULL, &q, e);
 
 	if (rc)
 		return rc;
 	sqlite3_bind_int64(q, 1, placement);
-	if (sqlite3_step(q) == SQLITE_ROW) {
-		s->op_placement = placement;
-		s->op_seq = sqlite3_column_int64(q, 0);
-	} else {
+	if (sqlite3_step(q) == SQLITE_ROW)
+		*c = (struct op_counter){ placement, sqlite3_column_int64(q, 0) };
+	else
 		rc = store_fail(s, e, "read");
-	}
 	sqlite3_finalize(q);
 	return rc;
 }
 
 int store_add_op(struct store *s, const struct op_row *r, struct bace_err *e)
 {
-	int rc = s->op_placement == r->placement_id ? 0 : first_seq(s, r->placement_id, e);
+	int rc = s->ops.placement == r->placement_id ? 0 : first_seq(s, "SELECT coalesce(max(seq) + 1, 0) "
+		"FROM op WHERE placement_id = ?", r->placement_id, &s->ops, e);
 
 	if (!rc)
-		rc = store_insert(s, INSERT_OP, e, "iiiiisddd", r->placement_id, s->op_seq,
+		rc = store_insert(s, INSERT_OP, e, "iiiiisddd", r->placement_id, s->ops.seq,
 				  (int64_t)r->stage, (int64_t)r->step, (int64_t)r->micro_batch, r->kind,
 				  r->start_s, r->end_s, r->planned_end_s);
 	if (!rc)
-		s->op_seq++;
+		s->ops.seq++;
 	return rc;
+}
+
+int store_add_sim_op(struct store *s, const struct op_row *r, struct bace_err *e)
+{
+	int rc = s->sim_ops.placement == r->placement_id ? 0 : first_seq(s, "SELECT coalesce(max(seq) + 1, "
+		"0) FROM sim_op WHERE placement_id = ?", r->placement_id, &s->sim_ops, e);
+
+	if (!rc)
+		rc = store_insert(s, INSERT_SIM_OP, e, "iiiiisdd", r->placement_id, s->sim_ops.seq,
+				  (int64_t)r->stage, (int64_t)r->step, (int64_t)r->micro_batch, r->kind,
+				  r->start_s, r->end_s);
+	if (!rc)
+		s->sim_ops.seq++;
+	return rc;
+}
+
+int store_add_monitor_sample(struct store *s, const char *run, const struct monitor_row *r,
+			     struct bace_err *e)
+{
+	return store_insert(s, INSERT_MONITOR, e, "sdsssssd", run, r->at_s, r->host, r->method, r->src,
+			    r->dst, r->quantity, r->value);
+}
+
+int store_add_energy(struct store *s, const char *run, const struct energy_row *r, struct bace_err *e)
+{
+	return store_insert(s, INSERT_ENERGY, e, "ssssddd", run, r->host, r->source, r->device, r->start_s,
+			    r->end_s, r->energy_j);
+}
+
+int store_add_comparison(struct store *s, const char *run, const struct comparison_row *r,
+			 struct bace_err *e)
+{
+	return store_insert(s, INSERT_COMPARISON, e, "sssssdddddiss", run, r->kind, r->subject, r->against,
+			    r->metric, r->x, r->y, r->value, r->lo, r->hi, (int64_t)r->n, r->published,
+			    r->verdict);
 }
 
 int store_add_job_outcome(struct store *s, const char *run, const struct job_outcome_row *r,

@@ -293,7 +293,7 @@ int store_commit(struct store *s, struct bace_err *e)
 
 void store_rollback(struct store *s)
 {
-	s->op_placement = 0;
+	s->ops.placement = s->sim_ops.placement = 0;
 	if (!sqlite3_get_autocommit(s->db))
 		sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
 }

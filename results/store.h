@@ -8,13 +8,15 @@
 
 enum insert { INSERT_RUN, INSERT_LINK_TRUTH, INSERT_PLAN_CHECK, INSERT_PLACEMENT, INSERT_STEP,
 	INSERT_TRANSFER, INSERT_OP, INSERT_JOB_OUTCOME, INSERT_DECISION, INSERT_SKIP, INSERT_MOMENT,
-	INSERT_MOMENT_JOB, N_INSERTS };
+	INSERT_MOMENT_JOB, INSERT_SIM_OP, INSERT_MONITOR, INSERT_ENERGY, INSERT_COMPARISON, N_INSERTS };
 
 struct store {
 	sqlite3 *db;
 	char *path;
 	sqlite3_stmt *inserts[N_INSERTS];	/* prepared when first used */
-	int64_t op_placement, op_seq;		/* next number of that placement's operations */
+	struct op_counter {
+		int64_t placement, seq;		/* next number of that placement's operations */
+	} ops, sim_ops;
 };
 
 /* Fills e from the database's last error; returns -errno. */

@@ -106,6 +106,46 @@ static void add_timeline(struct filling *f, int64_t id, int n, double step)
 	}
 }
 
+static void add_simulated(struct filling *f, int64_t id, int n, double step)
+{
+	double slot = step * 0.25 / (2 * (4 + n));
+	struct bace_err e;
+
+	for (int stage = 0; stage < n; stage++) {
+		for (int mb = 0; mb < 8; mb++) {
+			bool fwd = mb < 4;
+			int place = fwd ? mb + stage : 4 + n + (mb - 4) + (n - 1 - stage);
+
+			MUST(store_add_sim_op(f->s, &(struct op_row){ .placement_id = id, .stage = stage,
+				.step = 0, .micro_batch = mb % 4, .kind = fwd ? "F" : "B",
+				.start_s = place * slot, .end_s = (place + 0.79) * slot }, &e));
+		}
+	}
+}
+
+static void add_comparisons(struct filling *f)
+{
+	static const double noise[] = { 0, 0.1, 0.2, 0.3 }, delay[] = { 0, 0.005, 0.02, 3600 };
+	static const char *const methods[] = { "counters", "tcp_info", "probe" };
+	struct bace_err e;
+
+	for (int x = 0; x < 4; x++)
+		for (int y = 0; y < 4; y++)
+			MUST(store_add_comparison(f->s, f->run, &(struct comparison_row){ .kind = "robust",
+				.subject = "bace", .against = "ldf", .metric = "jct_gain", .x = noise[x],
+				.y = delay[y], .value = 0.31 - 0.11 * x - 0.05 * y, .lo = 0.2 - 0.11 * x,
+				.hi = 0.35, .n = 100, .verdict = x > 1 ? "FAILS" : "HOLDS" }, &e));
+	for (int m = 0; m < 3; m++)
+		for (int p = 0; p < 4; p++)
+			MUST(store_add_comparison(f->s, f->run, &(struct comparison_row){ .kind = "overhead",
+				.subject = methods[m], .metric = "step_inflation", .x = 0.01 * pow(10, p), .y = NAN,
+				.value = 0.004 * (m + 1) / (p + 1), .lo = 0.003 * (m + 1) / (p + 1),
+				.hi = 0.005 * (m + 1) / (p + 1), .n = 40 }, &e));
+	MUST(store_add_comparison(f->s, f->run, &(struct comparison_row){ .kind = "claims",
+		.subject = "JCT gain over ldf", .metric = "gain", .x = NAN, .y = NAN, .value = 0.12, .lo = 0.09,
+		.hi = 0.15, .n = 1000, .published = "27.9-64.7 %", .verdict = "FAILS" }, &e));
+}
+
 static void add_placement(struct filling *f, int policy, int job, bool valid)
 {
 	double slower = 1 + 0.09 * policy * (job % 2), sim = step_s[job] * slower;
@@ -130,8 +170,10 @@ static void add_placement(struct filling *f, int policy, int job, bool valid)
 		return;
 	add_steps(f, id, median);
 	add_transfers(f, id, 1);
-	if (f->size.timeline)
+	if (f->size.timeline) {
 		add_timeline(f, id, stages[job], median);
+		add_simulated(f, id, stages[job], sim);
+	}
 }
 
 static void add_outcomes(struct filling *f, int policy)
@@ -184,6 +226,7 @@ void fixture_run(struct store *s, uint64_t seed, struct fixture_size size, char 
 	}
 	MUST(store_add_skip(s, id, &(struct skip_row){ .policy = "ldf", .what = "gemma-3-27b",
 		.why = "no region has 12 free GPUs <at once>" }, &e));
+	add_comparisons(&f);
 	MUST(store_add_moment(s, id, "settings", "a@x;b@y", 2, median, busy, &e));
 	MUST(store_commit(s, &e));
 	MUST(store_run_end(s, id, "done", &e));
