@@ -11,10 +11,11 @@
 
 #include "harness/sim/pipeline_internal.h"
 
-#define RING_START 64		/* power of two */
+#define RING_START 16		/* power of two */
 
 struct ring {
 	struct message *v;
+	bool own;			/* v is its own, no longer a piece of the arena */
 	uint32_t head, tail, cap;	/* cap: power of two */
 	double link_free;
 	double latency, serialisation;
@@ -36,19 +37,22 @@ struct sim {
 	bool detailed;			/* somebody asked what was waited for */
 	struct stage *stages;
 	struct ring *rings;		/* [n_channels] */
+	struct message *arena;		/* RING_START for each */
 };
 
 static int ring_grow(struct ring *r)
 {
-	uint32_t n = r->tail - r->head, cap = r->cap ? 2 * r->cap : RING_START;
+	uint32_t n = r->tail - r->head, cap = 2 * r->cap;
 	struct message *v = malloc(cap * sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = r->v[(r->head + i) & (r->cap - 1)];
-	free(r->v);
+	if (r->own)
+		free(r->v);
 	r->v = v;
+	r->own = true;
 	r->head = 0;
 	r->tail = n;
 	r->cap = cap;
@@ -170,7 +174,9 @@ static int run(struct sim *s, struct bace_err *e)
 static void destroy(struct sim *s)
 {
 	for (int i = 0; s->rings && i < s->n_channels; i++)
-		free(s->rings[i].v);
+		if (s->rings[i].own)
+			free(s->rings[i].v);
+	free(s->arena);
 	free(s->stages);
 	free(s->rings);
 }
@@ -181,7 +187,8 @@ static int setup(struct sim *s)
 
 	s->stages = calloc((size_t)s->n, sizeof(*s->stages));
 	s->rings = calloc((size_t)s->n_channels + 1, sizeof(*s->rings));
-	if (!s->stages || !s->rings)
+	s->arena = malloc(((size_t)s->n_channels * RING_START + 1) * sizeof(*s->arena));
+	if (!s->stages || !s->rings || !s->arena)
 		return -ENOMEM;
 	for (int i = 0; i < s->n; i++) {
 		struct stage *st = &s->stages[i];
@@ -197,8 +204,8 @@ static int setup(struct sim *s)
 
 		r->latency = i % 2 ? p->rev_latency[i / 2] : p->fwd_latency[i / 2];
 		r->serialisation = i % 2 ? p->rev_serialisation[i / 2] : p->fwd_serialisation[i / 2];
-		if (ring_grow(r))
-			return -ENOMEM;
+		r->v = s->arena + (size_t)i * RING_START;
+		r->cap = RING_START;
 	}
 	return 0;
 }
