@@ -1,0 +1,250 @@
+/* Cells that run: what comes back is complete and adds up. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/unit/control/fixture.h"
+#include "workloads/schedule/schedule.h"
+
+static void expect_valid(struct world *w, const struct tb_cell *cell, struct tb_result *r)
+{
+	struct bace_err e = { 0 };
+
+	if (controller_run(w->controller, cell, r, &e))
+		fail_msg("%s", e.msg);
+	/* This machine may be busy with something else; all the rest must be right. */
+	if (!r->valid && !strstr(r->invalid_why, "overloaded"))
+		fail_msg("invalid: %s", r->invalid_why);
+}
+
+/* All steps there; each no faster than its operations in a row allow:
+ * (m + p - 1)(tF + tB), where bubbles are not filled. */
+static void check_steps(const struct tb_cell *cell, const struct tb_result *r, int job)
+{
+	const struct tb_job *j = &cell->jobs[job];
+	int64_t slot = j->stages[0].fwd_ns + j->stages[0].bwd_ns;
+	int64_t least = (j->micro_batches + (j->schedule == SCHED_ZB_H1 ? 0 : j->n_stages - 1)) * slot;
+	int n = 0;
+
+	for (int i = 0; i < r->n_steps; i++) {
+		const struct tb_step *s = &r->steps[i];
+
+		if (s->job != job)
+			continue;
+		assert_int_equal(s->step, n - cell->warmup_steps);
+		assert_true(s->end_ns - s->start_ns >= least);
+		assert_true(s->compute_ns >= j->micro_batches * slot * j->n_stages);
+		n++;
+	}
+	assert_int_equal(n, cell->warmup_steps + cell->steps);
+}
+
+static void check_ops(const struct tb_cell *cell, const struct tb_result *r)
+{
+	int64_t compute = 0, received = 0, want_compute = 0, want_received = 0;
+
+	for (int i = 0; i < r->n_ops; i++) {
+		if (r->ops[i].kind <= TB_WEIGHT)
+			compute++;
+		else
+			received++;
+		assert_true(r->ops[i].end_ns >= r->ops[i].start_ns);
+	}
+	for (int j = 0; j < cell->n_jobs; j++) {
+		const struct tb_job *job = &cell->jobs[j];
+		struct schedule_spec s = { job->schedule, job->n_stages, job->micro_batches, job->chunks };
+
+		for (int i = 0; i < job->n_stages; i++)
+			want_compute += schedule_n_ops(&s, i);
+		want_received += 2 * (job->n_stages - 1) * job->micro_batches;
+	}
+	assert_int_equal(compute, want_compute * (cell->warmup_steps + cell->steps));
+	assert_int_equal(received, want_received * (cell->warmup_steps + cell->steps));
+}
+
+static void check_flows(const struct tb_cell *cell, const struct tb_result *r)
+{
+	const struct tb_job *j = &cell->jobs[0];
+	uint64_t messages = (uint64_t)(cell->warmup_steps + cell->steps) * (uint64_t)j->micro_batches;
+
+	assert_int_equal(r->n_flows, 2 * (j->n_stages - 1));
+	for (int i = 0; i < r->n_flows; i++) {
+		const struct tb_flow *f = &r->flows[i];
+
+		assert_int_equal(f->src_region, f->forward ? f->hop : f->hop + 1);
+		assert_int_equal(f->dst_region, f->forward ? f->hop + 1 : f->hop);
+		assert_true(f->payload_bytes >= messages * j->hops[f->hop].bytes);
+		assert_true(f->wire_bytes > f->payload_bytes);
+		assert_true(f->congestion_control[0]);
+	}
+}
+
+static void test_pipeline(void **state)
+{
+	struct world w;
+	struct tb_cell cell;
+	struct tb_result r;
+
+	world_open(&w, 3);
+	world_agents(&w);
+	cell_pipeline(&cell, "tiny", 3, 4, 10000000, 50000);
+	expect_valid(&w, &cell, &r);
+	check_steps(&cell, &r, 0);
+	check_ops(&cell, &r);
+	check_flows(&cell, &r);
+	assert_true(r.barrier_spread_ns >= 0);
+	tb_result_free(&r);
+	/* And again, with the same agents. */
+	expect_valid(&w, &cell, &r);
+	check_steps(&cell, &r, 0);
+	tb_result_free(&r);
+	cell_release(&cell);
+	world_close(&w);
+}
+
+/* Stages that share a worker, local hops, two jobs at once, every schedule that
+ * the worker can play. */
+static void test_shapes(void **state)
+{
+	static const enum schedule_kind kinds[] = { SCHED_GPIPE, SCHED_1F1B, SCHED_EAGER_1F1B, SCHED_ZB_H1 };
+	struct world w;
+
+	world_open(&w, 2);
+	world_agents(&w);
+	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+		struct tb_cell cell, other;
+		struct tb_result r;
+		struct tb_job jobs[2];
+
+		cell_pipeline(&cell, "one", 4, 4, 5000000, 20000);
+		cell_pipeline(&other, "two", 2, 4, 5000000, 20000);
+		for (int i = 0; i < 4; i++) {	/* stages 0, 1 in one worker, 2 and 3 in two on one host */
+			cell.jobs[0].stages[i].host = cell.jobs[0].stages[i].region = i / 2;
+			cell.jobs[0].stages[i].worker = i < 2 ? 0 : i;
+		}
+		cell.jobs[0].hops[0] = cell.jobs[0].hops[2] = (struct tb_hop){ .local = true,
+			.local_rate_bps = 1000000000, .local_latency_ns = 1000000, .bytes = 20000 };
+		jobs[0] = cell.jobs[0];
+		jobs[1] = other.jobs[0];
+		jobs[0].schedule = jobs[1].schedule = kinds[k];
+
+		struct tb_cell both = { .n_jobs = 2, .jobs = jobs, .warmup_steps = 0, .steps = 2,
+					.timeout_s = 60 };
+
+		expect_valid(&w, &both, &r);
+		check_steps(&both, &r, 0);
+		check_steps(&both, &r, 1);
+		check_ops(&both, &r);
+		assert_int_equal(r.n_flows, 4);		/* two network hops, both ways */
+		tb_result_free(&r);
+		cell_release(&cell);
+		cell_release(&other);
+	}
+	world_close(&w);
+}
+
+static void test_one_stage(void **state)
+{
+	struct world w;
+	struct tb_cell cell;
+	struct tb_result r;
+
+	world_open(&w, 1);
+	world_agents(&w);
+	cell_pipeline(&cell, "alone", 1, 8, 5000000, 20000);
+	expect_valid(&w, &cell, &r);
+	check_steps(&cell, &r, 0);
+	assert_int_equal(r.n_flows, 0);
+	tb_result_free(&r);
+	cell_release(&cell);
+	world_close(&w);
+}
+
+static void test_bad_cells(void **state)
+{
+	struct bace_err e = { 0 };
+	struct world w;
+	struct tb_cell cell;
+	struct tb_result r;
+
+	world_open(&w, 2);
+	world_agents(&w);
+	cell_pipeline(&cell, "bad", 2, 2, 1000000, 1000);
+	cell.jobs[0].stages[1].host = 9;
+	assert_int_equal(controller_run(w.controller, &cell, &r, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "no host 9"));
+	cell.jobs[0].stages[1].host = 1;
+	cell.jobs[0].stages[1].worker = 0;
+	assert_int_equal(controller_run(w.controller, &cell, &r, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "two hosts"));
+	cell.jobs[0].stages[1].worker = 1;
+	w.hosts[1].gateway = true;
+	assert_int_equal(controller_run(w.controller, &cell, &r, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "gateway"));
+	w.hosts[1].gateway = false;
+	cell.timeout_s = 0;
+	assert_int_equal(controller_run(w.controller, &cell, &r, &e), -EINVAL);
+	cell.timeout_s = 60;
+	expect_valid(&w, &cell, &r);
+	tb_result_free(&r);
+	cell_release(&cell);
+	world_close(&w);
+}
+
+static void test_verify(void **state)
+{
+	struct tb_verify pairs[6] = { { 0, 1 }, { 1, 0 }, { 0, 2 }, { 2, 0 }, { 1, 2 }, { 2, 1 } };
+	struct bace_err e = { 0 };
+	struct world w;
+
+	world_open(&w, 3);
+	world_agents(&w);
+	if (controller_verify(w.controller, 6, pairs, 0.3, &e))
+		fail_msg("%s", e.msg);
+	for (int i = 0; i < 6; i++) {
+		assert_true(pairs[i].rtt_min_s > 0);
+		assert_true(pairs[i].rtt_median_s >= pairs[i].rtt_min_s);
+		assert_true(pairs[i].rtt_p99_s >= pairs[i].rtt_median_s);
+		assert_true(pairs[i].goodput_bps > 0);
+	}
+	assert_int_equal(controller_verify(w.controller, 0, pairs, 0, &e), 0);
+	pairs[0].dst = 7;
+	assert_int_equal(controller_verify(w.controller, 1, pairs, 0, &e), -EINVAL);
+	world_close(&w);
+}
+
+static void test_inventory(void **state)
+{
+	struct bace_err e = { 0 };
+	CLEANUP_FREE char *text = NULL;
+	struct world w;
+	json_t *j, *h;
+
+	world_open(&w, 2);
+	world_agents(&w);
+	assert_int_equal(controller_inventory(w.controller, &text, &e), 0);
+	j = json_loads(text, 0, NULL);
+	h = json_object_get(j, "h1");
+	assert_true(json_string_length(json_object_get(h, "kernel")) > 0);
+	assert_true(json_string_length(json_object_get(json_object_get(h, "versions"), "openssl")) > 0);
+	assert_true(json_integer_value(json_object_get(json_object_get(h, "topology"), "processors")) > 0);
+	assert_true(json_string_length(json_object_get(json_object_get(h, "sysctls"),
+						       "net/ipv4/tcp_congestion_control")) > 0);
+	json_decref(j);
+	world_close(&w);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pipeline), cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_one_stage), cmocka_unit_test(test_bad_cells),
+		cmocka_unit_test(test_verify),	 cmocka_unit_test(test_inventory),
+	};
+
+	return fixture_args(argc, argv) ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
+}
