@@ -178,7 +178,8 @@ static bool read_header(struct csv *c, const struct trace_columns *columns, bool
 			struct bace_diags *d)
 {
 	if (!next_line(c)) {
-		bace_diag_add(d, c->path, 0, "empty: must begin with a line of column names");
+		if (!ferror(c->f))
+			bace_diag_add(d, c->path, 0, "empty: must begin with a line of column names");
 		return false;
 	}
 	if (c->n < 0) {

@@ -200,6 +200,7 @@ static void no_file(void **state)
 	assert_int_equal(trace_read_csv("/nonexistent/t.csv", &c, false, &t, &s, &d, &e), -ENOENT);
 	assert_int_equal(trace_read_philly("/nonexistent/t", false, &t, &s, &d, &e), -ENOENT);
 	assert_int_equal(trace_read_csv("/tmp", &c, false, &t, &s, &d, &e), -EISDIR);
+	assert_int_equal(d.n, 0);
 }
 
 int main(void)
