@@ -115,7 +115,10 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
     after = machine_state()
     if left:
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         return f"processes left: {left}"
     if extra:
         return f"temporary files left: {extra}"
