@@ -57,9 +57,12 @@ static json_int_t link_speed_mbps(int fd, const char *name)
 	struct ifreq ifr = { .ifr_data = (void *)&cmd };
 
 	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", name);
-	if (ioctl(fd, SIOCETHTOOL, &ifr) || ethtool_cmd_speed(&cmd) == (uint32_t)SPEED_UNKNOWN)
+	if (ioctl(fd, SIOCETHTOOL, &ifr))
 		return -1;
-	return ethtool_cmd_speed(&cmd);
+	/* ethtool_cmd_speed() shifts into the sign bit. */
+	uint32_t speed = (uint32_t)cmd.speed_hi << 16 | cmd.speed;
+
+	return speed == (uint32_t)SPEED_UNKNOWN ? -1 : speed;
 }
 
 static void link_driver(int fd, const char *name, char driver[32])
