@@ -189,7 +189,9 @@ static void print_policy(const struct sweep *s, int p, int oracle, double unit, 
 {
 	struct estimate jct = metric(s, p, oracle, METRIC_MEAN_JCT), cost = metric(s, p, oracle, METRIC_COST);
 	int digits = digits_for(jct.value / unit), cost_digits = digits_for(fabs(cost.value));
+	double energy = plain(s, p, oracle, METRIC_ENERGY) / J_PER_KWH;
 	double left = s->n_jobs - plain(s, p, oracle, METRIC_FINISHED);
+	double failures = plain(s, p, oracle, METRIC_FAILURES);
 	char b[32];
 
 	fprintf(to, "%-18s", s->policies[p]);
@@ -199,11 +201,13 @@ static void print_policy(const struct sweep *s, int p, int oracle, double unit, 
 	fprintf(to, " %8s", fixed(b, sizeof(b), plain(s, p, oracle, METRIC_P95_JCT) / unit, digits));
 	fprintf(to, " %8s", fixed(b, sizeof(b), plain(s, p, oracle, METRIC_MEAN_WAITING) / unit, digits));
 	fprintf(to, " %6s", fixed(b, sizeof(b), 100 * plain(s, p, oracle, METRIC_UTILISATION), 1));
-	fprintf(to, " %9s", fixed(b, sizeof(b), plain(s, p, oracle, METRIC_ENERGY) / J_PER_KWH, 1));
+	fprintf(to, " %9s", fixed(b, sizeof(b), energy, digits_for(energy)));
 	fprintf(to, " %9s", fixed(b, sizeof(b), cost.value, cost_digits));
 	print_range(to, &cost, 1, cost_digits, false);
 	if (left > 0)
 		fprintf(to, " %.4g unfinished", left);
+	if (failures > 0)
+		fprintf(to, " %.4g questions not answered", failures);
 	fputc('\n', to);
 }
 

@@ -201,6 +201,7 @@ enum sweep_metric {
 	METRIC_SLOWDOWN, METRIC_UTILISATION,			/* ratios */
 	METRIC_ENERGY, METRIC_COST, METRIC_MAKESPAN,		/* J, USD, s */
 	METRIC_FINISHED,					/* jobs */
+	METRIC_FAILURES,					/* of an external policy to answer */
 	N_METRICS
 };
 extern const char *const sweep_metric_name[N_METRICS];

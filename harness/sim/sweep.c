@@ -11,7 +11,7 @@ const char *const sweep_metric_name[N_METRICS] = {
 	[METRIC_P95_WAITING] = "p95_waiting_s", [METRIC_SLOWDOWN] = "mean_slowdown",
 	[METRIC_UTILISATION] = "gpu_utilisation", [METRIC_ENERGY] = "energy_j",
 	[METRIC_COST] = "cost_usd", [METRIC_MAKESPAN] = "makespan_s",
-	[METRIC_FINISHED] = "finished_jobs",
+	[METRIC_FINISHED] = "finished_jobs", [METRIC_FAILURES] = "policy_failures",
 };
 
 enum { STREAM_RESAMPLE = 11, STREAM_ARRIVALS = 12 };
@@ -97,7 +97,8 @@ static bool seeds_differ(const struct experiment *exp, const struct sweep_option
 
 /* ---- one cell ---- */
 
-static int keep(const struct sweep *s, const struct cluster_result *r, struct sweep_cell *c)
+static int keep(const struct sweep *s, const struct cluster_result *r, const struct policy *p,
+		struct sweep_cell *c)
 {
 	const double m[N_METRICS] = {
 		[METRIC_MEAN_JCT] = r->mean_jct_s, [METRIC_MEDIAN_JCT] = r->median_jct_s,
@@ -105,7 +106,7 @@ static int keep(const struct sweep *s, const struct cluster_result *r, struct sw
 		[METRIC_P95_WAITING] = r->p95_waiting_s, [METRIC_SLOWDOWN] = r->mean_slowdown,
 		[METRIC_UTILISATION] = r->gpu_utilisation, [METRIC_ENERGY] = r->energy_j,
 		[METRIC_COST] = r->cost_usd, [METRIC_MAKESPAN] = r->makespan_s,
-		[METRIC_FINISHED] = r->n_finished,
+		[METRIC_FINISHED] = r->n_finished, [METRIC_FAILURES] = (double)policy_failures(p, NULL),
 	};
 
 	memcpy(c->metric, m, sizeof(m));
@@ -139,7 +140,7 @@ static int simulate(const struct running_sweep *w, const struct experiment *exp,
 	if (!rc)
 		rc = cluster_simulate(&(struct cluster_sim){ .exp = exp, .models = models, .policy = p,
 			.oracle = o, .separable = true, .seed = seed }, &r, err);
-	if (!rc && keep(w->out, &r, c))
+	if (!rc && keep(w->out, &r, p, c))
 		rc = bace_fail(err, ENOMEM, "outcomes of %d jobs: out of memory", r.n);
 	cluster_result_free(&r);
 	policy_destroy(p);

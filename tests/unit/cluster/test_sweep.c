@@ -152,7 +152,7 @@ static void read_refuses(void **state)
 		"{\"format\":\"bace-sweep-1\",\"experiment\":\"x\",\"config\":\"0\",\"seed\":\"1\",\"jobs\":1,"
 		"\"seeds\":1,\"shard\":0,\"shards\":0,\"resample\":false,\"varies\":false,"
 		"\"mean_gap_s\":0.0,\"policies\":[\"a\"],\"oracles\":[\"closed-form\"],"
-		"\"cells\":[{\"cell\":1,\"metrics\":[1,1,1,1,1,1,1,1,1,1,1]}]}",
+		"\"cells\":[{\"cell\":1,\"metrics\":[1,1,1,1,1,1,1,1,1,1,1,1]}]}",
 	};
 	char path[] = "/tmp/bace-test-sweep-XXXXXX";
 	int fd = mkstemp(path);
@@ -169,6 +169,43 @@ static void read_refuses(void **state)
 		assert_int_equal(sweep_read(path, &s, &err), -EINVAL);
 		assert_null(s.cells);
 	}
+	unlink(path);
+}
+
+/* Any file: numbers, or -EINVAL. */
+static void read_mutated(void **state)
+{
+	char path[] = "/tmp/bace-test-sweep-XXXXXX";
+	CLEANUP_FREE char *good = NULL;
+	struct bace_err err;
+	struct bace_rng r;
+	struct sweep s;
+	size_t len;
+	int fd = mkstemp(path), refused = 0;
+
+	assert_true(fd >= 0);
+	close(fd);
+	run(&s, 2, 1, 1, 2);
+	assert_int_equal(sweep_write(&s, path, &err), 0);
+	sweep_free(&s);
+	assert_int_equal(bace_read_file(path, 1 << 20, &good, &len, &err), 0);
+	bace_rng_init(&r, 1, 1);
+	for (int i = 0; i < 2000; i++) {
+		CLEANUP_FREE char *text = strndup(good, len);
+		size_t n = bace_rng_below(&r, 4) ? len : bace_rng_below(&r, len);
+		FILE *f = fopen(path, "w");
+		int rc;
+
+		for (size_t k = bace_rng_below(&r, 4); k--;)
+			text[bace_rng_below(&r, len)] = "0123456789-.,:[]{}\"en\0 \xff"[bace_rng_below(&r, 25)];
+		fwrite(text, 1, n, f);
+		fclose(f);
+		rc = sweep_read(path, &s, &err);
+		assert_true(rc == 0 || rc == -EINVAL);
+		refused += rc != 0;
+		sweep_free(&s);
+	}
+	assert_true(refused > 200 && refused < 1900);
 	unlink(path);
 }
 
@@ -230,6 +267,7 @@ int main(void)
 		cmocka_unit_test(shards),
 		cmocka_unit_test(merge_refuses),
 		cmocka_unit_test(read_refuses),
+		cmocka_unit_test(read_mutated),
 		cmocka_unit_test(failing_policy),
 		cmocka_unit_test(pool),
 	};
