@@ -151,7 +151,7 @@ static const struct run_table_kind kinds[N_RUN_TABLES] = {
 		"SELECT src, dst, count(*), sum(wire), sum(tc), sum(retrans), max(cc), min(ok) FROM (SELECT"
 		" t.src, t.dst, sum(wire_bytes) wire, max(tc_bytes) tc, sum(retrans_bytes) retrans,"
 		" max(congestion_control) cc, min(t.valid) ok FROM transfer t JOIN placement p ON p.id ="
-		" t.placement_id WHERE p.run_id = ?1 GROUP BY t.src, t.dst, p.policy, p.moment, p.valid)"
+		" t.placement_id WHERE p.run_id = ?1 AND p.valid GROUP BY t.src, t.dst, p.policy, p.moment)"
 		" GROUP BY src, dst ORDER BY src, dst",
 		{ { "from", TEXT }, { "to", TEXT }, { "cells", COUNT }, { "wire", BYTES, 'b' },
 		  { "tc", BYTES, 'b' }, { "differ-\nence", PERCENT }, { "retrans-\nmitted", BYTES },
