@@ -1,8 +1,7 @@
 /*
  * What one operation of a simulated pipeline costs, by schedule and by size,
- * alone and with shared links, and what a moment costs an oracle. CPU time of
- * this thread, best of several: other load on the machine counts as little as
- * possible.
+ * alone and with shared links. CPU time of this thread, best of several: other
+ * load on the machine counts as little as possible.
  */
 #include <malloc.h>
 #include <stdlib.h>
