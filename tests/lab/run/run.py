@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A whole run in the lab: every placement is measured, agrees with the event
-simulation, its bytes went through the shaper, and the store says so.
+simulation, its links have the delay that was planned, and the store says so.
 
 usage: run.py BACE EXPERIMENT BACKEND
 
@@ -29,20 +29,18 @@ def attempt(bace, experiment, backend, directory):
     if run.returncode != 0:
         return f"status {run.returncode}: {run.stderr[-2000:]}"
     data = json.loads(run.stdout)
-    rows = data["placement"]
+    rows = data["placements"]
     assert rows, "no placement was recorded"
     for row in rows:
-        assert row["valid"] == 1, row
+        assert row["valid"], row
         assert row["n_steps"] > 0, row
         error = row["measured_median_s"] / row["event_sim_s"] - 1
         assert abs(error) <= WORST, f"{row['policy']} {row['job']}: error {error:+.1%}"
     assert any(">" in r["placement"] for r in rows), "no placement crossed a link"
-    transfers = data["transfer"]
-    assert transfers, "no transfer was recorded"
-    for t in transfers:
-        assert t["valid"] == 1, t
-        assert t["wire_bytes"] >= t["payload_bytes"] > 0, t
-    oracles = {(o["policy"], o["oracle"]) for o in data["job_outcome"]}
+    assert data["links"], "no link was verified"
+    for link in data["links"]:
+        assert link["rtt_median_s"] >= 0.9 * link["planned_rtt_s"], link
+    oracles = {(o["policy"], o["oracle"]) for o in data["jobs"]}
     for policy, oracle in oracles:
         assert (policy, "measured") in oracles, f"{policy} has {oracle} but was not measured"
     html = [f for f in os.listdir(directory) if f.endswith(".html")]
