@@ -75,31 +75,42 @@ static struct estimate metric(const struct sweep *s, int policy, int oracle, enu
 	return e;
 }
 
+/* The value of one pair; NAN: the two cannot be compared, because one of them
+ * failed or did not finish the same jobs. */
+static void pair(const struct sweep *s, int i, int policy, int oracle, enum sweep_metric m, double *x,
+		 double *y)
+{
+	bool jobs = s->n_seeds == 1;
+	const struct sweep_cell *a = sweep_at(s, jobs ? 0 : i, 0, oracle);
+	const struct sweep_cell *b = sweep_at(s, jobs ? 0 : i, policy, oracle);
+
+	*x = *y = NAN;
+	if (a->error || b->error)
+		return;
+	if (!jobs) {
+		if (a->metric[METRIC_FINISHED] != b->metric[METRIC_FINISHED])
+			return;
+		*x = a->metric[m];
+		*y = b->metric[m];
+	} else if (!isnan(a->jct_s[i]) && !isnan(b->jct_s[i])) {
+		*x = m == METRIC_COST ? a->cost_usd[i] : a->jct_s[i];
+		*y = m == METRIC_COST ? b->cost_usd[i] : b->jct_s[i];
+	}
+}
+
 /* Paired: mean of the differences over the mean of the first. */
 static struct estimate difference(const struct sweep *s, int policy, int oracle, enum sweep_metric m)
 {
-	size_t cap = (size_t)s->n_seeds + (size_t)s->n_jobs, n = 0;
-	CLEANUP_FREE double *d = calloc(cap, sizeof(*d));
+	int all = s->n_seeds == 1 ? s->n_jobs : s->n_seeds;
+	CLEANUP_FREE double *d = calloc((size_t)all + 1, sizeof(*d));
 	struct estimate e = { .value = NAN, .lo = NAN, .hi = NAN };
-	double base = 0;
-	bool jobs = s->n_seeds == 1 && sweep_at(s, 0, 0, oracle)->jct_s;
+	double base = 0, x, y;
+	size_t n = 0;
 
 	if (!d)
 		return e;
-	for (int i = 0; i < (jobs ? s->n_jobs : s->n_seeds); i++) {
-		const struct sweep_cell *a = sweep_at(s, jobs ? 0 : i, 0, oracle);
-		const struct sweep_cell *b = sweep_at(s, jobs ? 0 : i, policy, oracle);
-		double x, y;
-
-		if (a->error || b->error)
-			continue;
-		if (jobs) {
-			x = (m == METRIC_COST ? a->cost_usd : a->jct_s)[i];
-			y = (m == METRIC_COST ? b->cost_usd : b->jct_s)[i];
-		} else {
-			x = a->metric[m];
-			y = b->metric[m];
-		}
+	for (int i = 0; i < all; i++) {
+		pair(s, i, policy, oracle, m, &x, &y);
 		if (isnan(x) || isnan(y))
 			continue;
 		base += x;
