@@ -16,7 +16,7 @@ import tempfile
 
 TRIES = 3
 WORST = 0.12
-BUSY = ("overloaded", "nothing heard", "did not connect", "late")
+BUSY = ("overloaded", "nothing heard", "did not connect", "late", "out of tolerance")
 
 
 def attempt(bace, experiment, backend, directory):
