@@ -22,7 +22,7 @@ void plot_begin(struct plot *p, int width, int height)
 	*p = (struct plot){ .width = width, .height = height };
 	bace_buf_addf(&p->script, "set terminal svg size %d,%d dynamic enhanced font 'system-ui,14' rounded "
 		      "background rgb '#fffffe'\nset encoding utf8\nset border 3 lw 1 lc rgb '#808080'\n"
-		      "set tics nomirror out scale 0.5\nset grid lc rgb '#808080' lw 0.5 dt 3\n"
+		      "set tics nomirror out scale 0.5 textcolor rgb 'black'\nset grid lc rgb '#808080' lw 0.5 dt 3\n"
 		      "set key top left Left reverse samplen 1 spacing 1.1\nset offsets graph 0.06, graph "
 		      "0.06, graph 0.06, graph 0.06\n", width, height);
 	for (int i = 0; i < PLOT_SERIES_MAX; i++)
@@ -122,7 +122,8 @@ static const struct {
 	{ "stroke=\"black\"", "stroke=\"currentColor\"" }, { "stroke='black'", "stroke='currentColor'" },
 	{ "fill=\"black\"", "fill=\"currentColor\"" }, { "fill = 'black'", "fill='currentColor'" },
 	{ "stroke='rgb(  0,   0,   0)'", "stroke='currentColor'" },
-	{ "fill=\"rgb(255, 255, 254)\"", "fill=\"none\"" }, { "fill=\"#fffffe\"", "fill=\"none\"" },
+	{ "fill=\"rgb(0,0,0)\"", "fill=\"currentColor\"" }, { " color=\"black\"", "" }, { " color=\"gray\"", "" },
+	{ "color='#FFFFFE'", "color='transparent'" }, { "fill=\"#fffffe\"", "fill=\"none\"" },
 	{ " font-family=\"system-ui\" ", "" }, { "font-family=\"system-ui\"", "" },
 };
 

@@ -112,14 +112,14 @@ int plot_measured_vs_predicted(struct store *s, const char *run, struct plot *p,
 	rc = series_read(s, run, &v, e);
 	if (rc)
 		return rc;
-	plot_begin(p, 480, 400);
+	plot_begin(p, 480, 420);
 	rc = add_blocks(s, run, "SELECT policy, event_sim_s, measured_median_s, coalesce(measured_p95_s,"
 			" measured_median_s) FROM placement WHERE run_id = ?1 AND valid AND"
 			" measured_median_s > 0 AND event_sim_s > 0 ORDER BY id", &v, "d", p, n, e);
 	if (rc <= 0)
 		return nothing(p, &v, rc, e);
 	bace_buf_addf(&p->script, "set xlabel 'predicted by event simulation (%s)'\nset ylabel 'measured, "
-		      "median to p95 (%s)'\nset size ratio -1\nu = %g\nplot x with lines lc rgb '#808080' lw "
+		      "median to p95 (%s)'\nset key outside top left horizontal maxrows 3\nu = %g\nplot x with lines lc rgb '#808080' lw "
 		      "1 dt 2 title 'equal'", u.name, u.name, u.factor);
 	for (int i = 0; i < v.n; i++) {
 		if (!n[i])
@@ -179,7 +179,7 @@ int plot_cost_vs_jct(struct store *s, const char *run, struct plot *p, struct ba
 	rc = series_read(s, run, &v, e);
 	if (rc)
 		return rc;
-	plot_begin(p, 480, 400);
+	plot_begin(p, 480, 420);
 	rc = any = add_blocks(s, run, OUTCOME("event-sim"), &v, "s", p, sim, e);
 	if (rc >= 0)
 		rc = add_blocks(s, run, OUTCOME("measured"), &v, "m", p, measured, e);
@@ -190,7 +190,7 @@ int plot_cost_vs_jct(struct store *s, const char *run, struct plot *p, struct ba
 	if (front < 0 || any <= 0)
 		return nothing(p, &v, front, e);
 	bace_buf_addf(&p->script, "set xlabel 'mean job completion time (%s)'\nset ylabel 'cost of all jobs "
-		      "(USD)'\nu = %g\nplot $front using ($1/u):2 with lines lc rgb '#808080' lw 1 dt 2 title "
+		      "(USD)'\nset key outside top left horizontal maxrows 3\nu = %g\nplot $front using ($1/u):2 with lines lc rgb '#808080' lw 1 dt 2 title "
 		      "'not beaten in both'", u.name, u.factor);
 	for (int i = 0; i < v.n; i++) {
 		if (both[i])
@@ -229,7 +229,7 @@ int plot_jct_distribution(struct store *s, const char *run, struct plot *p, stru
 	rc = series_read(s, run, &v, e);
 	if (rc)
 		return rc;
-	plot_begin(p, 480, 400);
+	plot_begin(p, 480, 420);
 	rc = any = add_blocks(s, run, sql_sim, &v, "s", p, sim, e);
 	if (rc >= 0)
 		rc = add_blocks(s, run, sql_measured, &v, "m", p, measured, e);
@@ -237,7 +237,7 @@ int plot_jct_distribution(struct store *s, const char *run, struct plot *p, stru
 	if (rc < 0 || any <= 0)
 		return nothing(p, &v, rc, e);
 	bace_buf_addf(&p->script, "set xlabel 'job completion time (%s)'\nset ylabel 'fraction of jobs'\n"
-		      "set yrange [0:1]\nset offsets graph 0.06, graph 0.06, 0, 0\nset key bottom right\n"
+		      "set yrange [0:1]\nset offsets graph 0.06, graph 0.06, 0, 0\nset key outside top left horizontal maxrows 3\n"
 		      "u = %g\nplot 1/0 notitle", u.name, u.factor);
 	for (int i = 0; i < v.n; i++) {
 		if (sim[i])

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ROWS_OPEN 30
+
 /* ---- what the sections are made of ---- */
 
 void report_open(struct report *r, const char *id, const char *title, const char *lead)
@@ -101,8 +103,13 @@ int report_table(struct report *r, enum run_table which, bool *any)
 			html_text(t.note, r->to);
 			fputs("</p>\n", r->to);
 		}
+		/* A long table is folded: the sections stay within reach. */
+		if (table_rows(&t) > ROWS_OPEN)
+			fprintf(r->to, "<details><summary>%zu rows</summary>\n", table_rows(&t));
 		if (table_html(&t, r->to))
 			rc = bace_fail(r->e, ENOMEM, "report: out of memory");
+		if (table_rows(&t) > ROWS_OPEN)
+			fputs("</details>\n", r->to);
 	}
 	table_free(&t);
 	return rc;

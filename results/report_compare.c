@@ -75,7 +75,7 @@ static int draw_robust(struct store *s, const char *run, struct plot *p, struct 
 		return n ? n : bace_fail(e, ENODATA, "nothing to plot");
 	}
 	bace_buf_addf(&p->script, "unset grid\nunset key\nset offsets 0, 0, 0, 0\nset xlabel 'noise on bandwidth and price "
-		      "(fraction)'\nset ylabel 'age of the view (s)'\nset palette defined (-1 '#2f7ebc', 0 '#9aa0a6', "
+		      "(fraction)'\nset ylabel 'age of the view (s)'\nset palette maxcolors 25 defined (-1 '#2f7ebc', 0 '#9aa0a6', "
 		      "1 '#d9702b')\nstats $d using 3 nooutput\nm = abs(STATS_max) > abs(STATS_min) ? abs(STATS_max) "
 		      ": abs(STATS_min)\nset cbrange [-m:m]\nset cblabel 'mean value'\n"
 		      "# Places are numbered: the grid is seldom even.\n"

@@ -68,7 +68,7 @@ static int gap_plot(struct report *r, const struct gaps *g)
 	}
 	bace_buf_addf(&p.script, "EOD\nset yrange [%d.6:-0.6]\nset offsets graph 0.05, graph 0.05, 0, 0\n"
 		      "set xlabel 'share of the predicted step time (%%)'\nset key outside top center horizontal\n"
-		      "set xzeroaxis\nset arrow from 0, graph 0 to 0, graph 1 nohead lc rgb '#808080' lw 1.5 back\n"
+		      "set arrow from 0, graph 0 to 0, graph 1 nohead lc rgb '#808080' lw 1.5 back\n"
 		      "set ytics (", n - 1);
 	for (int i = 0; i < n; i++) {
 		char label[140];

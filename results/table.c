@@ -131,8 +131,11 @@ const char *cell_format(const struct cell *c, const struct column *col, const st
 		return "-";
 	v = c->number / u->factor;
 	/* What rounds to nothing has no sign. */
-	if (fabs(v) < 0.5 * pow(10, -u->digits))
+	if (col->what != RATIO && fabs(v) < 0.5 * pow(10, -u->digits))
 		v = 0;
-	snprintf(buf, 32, col->what == PERCENT ? "%+.*f" : "%.*f", u->digits, v);
+	if (col->what == RATIO)
+		snprintf(buf, 32, "%.4g", v);
+	else
+		snprintf(buf, 32, col->what == PERCENT ? "%+.*f" : "%.*f", u->digits, v);
 	return buf;
 }

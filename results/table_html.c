@@ -22,6 +22,20 @@ void html_text(const char *s, FILE *to)
 	}
 }
 
+/* A title on one line: its hyphens at a break go. */
+static void one_line(char *title)
+{
+	char *to = title;
+
+	for (const char *p = title; *p; p++) {
+		if (*p == '-' && p[1] == '\n')
+			p++;
+		else
+			*to++ = *p == '\n' ? ' ' : *p;
+	}
+	*to = '\0';
+}
+
 static void head(const struct table *t, const struct unit *units, FILE *to)
 {
 	fputs("<thead><tr>", to);
@@ -29,8 +43,8 @@ static void head(const struct table *t, const struct unit *units, FILE *to)
 		bool text = column_is_text(&t->columns[c]);
 		CLEANUP_FREE char *title = strdup(t->columns[c].title);
 
-		for (char *p = title; p && *p; p++)
-			*p = *p == '\n' ? ' ' : *p;
+		if (title)
+			one_line(title);
 		fprintf(to, "<th scope=\"col\"%s>", text ? "" : " class=\"n\"");
 		html_text(title ? title : "", to);
 		if (!text && units[c].name[0])
@@ -44,12 +58,12 @@ static void body_cell(const struct table *t, const struct unit *units, size_t i,
 {
 	int c = (int)(i % (size_t)t->n_columns);
 	const struct column *col = &t->columns[c];
-	const char *class = !column_is_text(col) ? "n" : NULL, *s;
+	const char *class = !column_is_text(col) ? "n" : col->what == FLEX ? "flex" : NULL, *s;
 	char buf[32];
 
 	s = cell_format(&t->cells[i], col, &units[c], buf);
 	if (col->what == STATUS)
-		class = strcmp(s, "yes") ? "bad" : "good";
+		class = strcmp(s, "yes") ? "bad flex" : "good";
 	fprintf(to, c ? "<td" : "<tr><th scope=\"row\"");
 	if (class)
 		fprintf(to, " class=\"%s\"", class);

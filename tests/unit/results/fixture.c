@@ -64,23 +64,35 @@ static void add_steps(struct filling *f, int64_t id, double median)
 	}
 }
 
-static void add_transfers(struct filling *f, int64_t id, int hops)
+#define TIME 0.25		/* scale */
+#define WORK 0.4		/* of a slot; the rest is the message */
+
+static double slot_s(int n, double step)
 {
+	return step * TIME / (2 * (4 + n));
+}
+
+/* One hop in the middle crosses regions; its messages fill their time but for
+ * 2 % of it. */
+static void add_transfers(struct filling *f, int64_t id, int region, int n, double step)
+{
+	double rate = (6.0 - region) * 1e9 * 0.02 * 0.956, latency = one_way_s[region - 1] * TIME;
+	double bytes = ((1 - WORK) * 0.98 * slot_s(n, step) - latency) * rate / 8;
+	double payload = bytes * (4 * (f->size.steps + 1) + 1);
 	struct bace_err e;
 
-	for (int h = 0; h < hops; h++)
-		for (int forward = 0; forward < 2; forward++)
-			MUST(store_add_transfer(f->s, &(struct transfer_row){ .placement_id = id, .hop = h,
-				.src = regions[forward ? 0 : h % 5 + 1], .dst = regions[forward ? h % 5 + 1 : 0],
-				.forward = forward, .payload_bytes = 64e6, .wire_bytes = 64e6 * 1.046,
-				.retrans_bytes = 1500.0 * h, .tc_bytes = 64e6 * 1.049, .rtt_s = 0.021,
-				.min_rtt_s = 0.0206, .congestion_control = "cubic", .valid = true }, &e));
+	for (int forward = 0; forward < 2; forward++)
+		MUST(store_add_transfer(f->s, &(struct transfer_row){ .placement_id = id, .hop = n / 2 - 1,
+			.src = regions[forward ? 0 : region], .dst = regions[forward ? region : 0],
+			.forward = forward, .payload_bytes = payload, .wire_bytes = payload * 1.046,
+			.retrans_bytes = 1514.0 * region, .tc_bytes = payload * 1.049, .rtt_s = 2.1 * latency,
+			.min_rtt_s = 2.02 * latency, .congestion_control = "cubic", .valid = true }, &e));
 }
 
 /* Forward and backward of four micro-batches on every stage, one after the other. */
 static void add_timeline(struct filling *f, int64_t id, int n, double step)
 {
-	double slot = step * 0.25 / (2 * (4 + n));
+	double slot = slot_s(n, step);
 	struct bace_err e;
 
 	for (int k = 0; k < f->size.steps; k++) {
@@ -88,19 +100,20 @@ static void add_timeline(struct filling *f, int64_t id, int n, double step)
 			for (int mb = 0; mb < 8; mb++) {
 				bool fwd = mb < 4;
 				int place = fwd ? mb + stage : 4 + n + (mb - 4) + (n - 1 - stage);
-				double start = k * step * 0.25 + place * slot;
+				double start = k * step * TIME + place * slot;
 				double late = 0.0003 * bace_rng_uniform(&f->rng);
 				bool first = fwd ? stage == 0 : stage == n - 1;
 
 				if (!first)
 					MUST(store_add_op(f->s, &(struct op_row){ .placement_id = id,
 						.stage = stage, .step = k, .micro_batch = mb % 4,
-						.kind = fwd ? "recvF" : "recvB", .start_s = start - 0.2 * slot,
-						.end_s = start, .planned_end_s = start - 0.0001 }, &e));
+						.kind = fwd ? "recvF" : "recvB",
+						.start_s = start - (1 - WORK) * slot, .end_s = start,
+						.planned_end_s = start }, &e));
 				MUST(store_add_op(f->s, &(struct op_row){ .placement_id = id, .stage = stage,
 					.step = k, .micro_batch = mb % 4, .kind = fwd ? "F" : "B",
-					.start_s = start, .end_s = start + 0.8 * slot + late,
-					.planned_end_s = start + 0.8 * slot }, &e));
+					.start_s = start, .end_s = start + WORK * slot + late,
+					.planned_end_s = start + WORK * slot }, &e));
 			}
 		}
 	}
@@ -108,7 +121,7 @@ static void add_timeline(struct filling *f, int64_t id, int n, double step)
 
 static void add_simulated(struct filling *f, int64_t id, int n, double step)
 {
-	double slot = step * 0.25 / (2 * (4 + n));
+	double slot = slot_s(n, step);
 	struct bace_err e;
 
 	for (int stage = 0; stage < n; stage++) {
@@ -118,7 +131,7 @@ static void add_simulated(struct filling *f, int64_t id, int n, double step)
 
 			MUST(store_add_sim_op(f->s, &(struct op_row){ .placement_id = id, .stage = stage,
 				.step = 0, .micro_batch = mb % 4, .kind = fwd ? "F" : "B",
-				.start_s = place * slot, .end_s = (place + 0.79) * slot }, &e));
+				.start_s = place * slot, .end_s = (place + WORK) * slot }, &e));
 		}
 	}
 }
@@ -169,7 +182,7 @@ static void add_placement(struct filling *f, int policy, int job, bool valid)
 	if (!measured)
 		return;
 	add_steps(f, id, median);
-	add_transfers(f, id, 1);
+	add_transfers(f, id, 1 + (job + policy) % 5, stages[job], median);
 	if (f->size.timeline) {
 		add_timeline(f, id, stages[job], median);
 		add_simulated(f, id, stages[job], sim);
