@@ -183,6 +183,44 @@ int results_print_run_part_json(struct store *s, const char *run, const struct r
 				struct bace_err *e);
 int results_print_run(struct store *s, const char *run, FILE *to, bool color, int width, struct bace_err *e);
 int results_print_run_json(struct store *s, const char *run, FILE *to, struct bace_err *e);
+/* The newest first. */
+struct runs_filter {
+	const char *experiment, *status;	/* NULL: any; status "killed" is known too */
+	int limit;				/* 0: all */
+};
+int results_print_runs(struct store *s, const struct runs_filter *f, FILE *to, bool json, bool color,
+		       int width, struct bace_err *e);
+
+enum export_format { EXPORT_CSV, EXPORT_JSON, EXPORT_NDJSON };
+struct export_options {
+	enum export_format format;
+	const char *dir;	/* one file a table there (json: one in all); NULL: to the stream */
+	const char *table;	/* only this one; NULL: all */
+};
+/* Column names carry units; numbers have 12 significant digits; NULL is an
+ * empty field or null. CSV after RFC 4180. */
+int results_export(struct store *s, const char *run, const struct export_options *o, FILE *to,
+		   struct bace_err *e);
+/* Every table and column with unit and meaning, from the schema itself. */
+int results_print_dictionary(struct store *s, FILE *to, bool json, bool color, int width,
+			     struct bace_err *e);
+/* Chrome trace-event JSON for Perfetto: a process a region's host, a thread a
+ * stage, a flow a message, a counter a link. -ENODATA: no timeline was kept. */
+int results_write_trace(struct store *s, const char *run, FILE *to, struct bace_err *e);
+
+struct compare_options {
+	struct run_filter filter;
+	uint64_t seed;		/* of the bootstrap */
+	int resamples;
+};
+/* What `bace compare` concludes; fractions. */
+struct compare_summary {
+	size_t n;
+	double median_abs, worst_abs;
+};
+int results_compare(struct store *s, const char *run, const struct compare_options *o, FILE *to, bool json,
+		    bool color, int width, struct compare_summary *out, struct bace_err *e);
+
 /* One self-contained HTML file; plots by gnuplot (SVG inside; without gnuplot
  * the file says so and has the tables). Written whole or not at all. */
 int results_write_reports(struct store *s, const char *const *runs, size_t n, const char *path,

@@ -1,0 +1,85 @@
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "harness/cmd/stored.h"
+
+struct args {
+	struct compare_options o;
+	double limit;		/* fraction; NaN: none */
+};
+
+static int parse(struct args *a, int argc, char **argv)
+{
+	static const struct option options[] = { { "policy", 1, NULL, 'p' }, { "job", 1, NULL, 'j' },
+		{ "seed", 1, NULL, 's' }, { "resamples", 1, NULL, 'r' }, { "fail-above", 1, NULL, 'f' }, { 0 } };
+	char *end = NULL;
+	int c;
+
+	*a = (struct args){ .o = { .seed = 1, .resamples = 2000 }, .limit = NAN };
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case 'p': a->o.filter.policy = optarg; break;
+		case 'j': a->o.filter.job = optarg; break;
+		case 's':
+			a->o.seed = strtoull(optarg, &end, 10);
+			if (*end || end == optarg || *optarg == '-')
+				return cmd_misuse(&cmd_compare, "--seed %s: must be a whole number", optarg);
+			break;
+		case 'r':
+			a->o.resamples = (int)strtol(optarg, &end, 10);
+			if (*end || a->o.resamples < 100 || a->o.resamples > 1000000)
+				return cmd_misuse(&cmd_compare, "--resamples %s: must be 100 to 1000000", optarg);
+			break;
+		case 'f':
+			a->limit = strtod(optarg, &end) / 100;
+			if (*end || end == optarg || !(a->limit >= 0))
+				return cmd_misuse(&cmd_compare, "--fail-above %s: must be a percentage, e.g. 12",
+						  optarg);
+			break;
+		default: return cmd_misuse(&cmd_compare, "bad options");
+		}
+	}
+	if (optind != argc - 1)
+		return cmd_misuse(&cmd_compare, "one run is needed");
+	return 0;
+}
+
+static int run(const struct cmd_globals *g, int argc, char **argv)
+{
+	struct compare_summary sum;
+	struct store *s = NULL;
+	struct bace_err e = { 0 };
+	struct output o;
+	struct args a;
+	int rc = parse(&a, argc, argv);
+
+	if (!rc)
+		rc = stored_open(&cmd_compare, g, false, &s);
+	if (rc)
+		return rc;
+	output_begin(g, &o);
+	rc = results_compare(s, argv[optind], &a.o, o.to, g->json, o.color, o.width, &sum, &e);
+	if (output_end(&o) && !rc)
+		rc = bace_fail(&e, EIO, "write failed");
+	store_close(s);
+	if (rc)
+		return stored_fail(&cmd_compare, rc, &e);
+	if (sum.worst_abs > a.limit)
+		return cmd_error(&cmd_compare, BACE_EXIT_VERDICT, "worst step-time error %.1f %% is above %.1f %%",
+				 100 * sum.worst_abs, 100 * a.limit);
+	return BACE_EXIT_OK;
+}
+
+const struct command cmd_compare = {
+	.name = "compare",
+	.summary = "predicted against measured, and where the gap comes from",
+	.usage = "bace compare RUN [--policy LABEL] [--job NAME] [--fail-above PERCENT]\n"
+		 "             [--seed N] [--resamples N]\n\n"
+		 "Per placement, per job and for the order of the policies, with bootstrap 95 %\n"
+		 "intervals. The gap is split along the operations that a step waited for.\n\n"
+		 "  --fail-above   exit status 4 when the worst step-time error is larger",
+	.run = run,
+};

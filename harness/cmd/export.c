@@ -1,0 +1,64 @@
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+
+#include "harness/cmd/stored.h"
+
+static int parse(struct export_options *o, int argc, char **argv)
+{
+	static const struct option options[] = { { "format", 1, NULL, 'f' }, { "output", 1, NULL, 'o' },
+		{ "table", 1, NULL, 't' }, { 0 } };
+	static const char *const formats[] = { "csv", "json", "ndjson" };
+	bool chosen = false;
+	int c;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "f:o:t:", options, NULL)) != -1) {
+		switch (c) {
+		case 'f':
+			for (int i = 0; i < 3; i++)
+				if (!strcmp(optarg, formats[i])) {
+					o->format = (enum export_format)i;
+					chosen = true;
+				}
+			if (!chosen)
+				return cmd_misuse(&cmd_export, "--format %s: must be csv, json or ndjson", optarg);
+			break;
+		case 'o': o->dir = optarg; break;
+		case 't': o->table = optarg; break;
+		default: return cmd_misuse(&cmd_export, "bad options");
+		}
+	}
+	if (optind != argc - 1)
+		return cmd_misuse(&cmd_export, "one run is needed");
+	if (!chosen)
+		return cmd_misuse(&cmd_export, "--format csv, json or ndjson is needed");
+	if (o->format == EXPORT_CSV && !o->dir && !o->table)
+		return cmd_misuse(&cmd_export, "csv is one file a table: give -o DIR, or --table NAME for one");
+	return 0;
+}
+
+static int run(const struct cmd_globals *g, int argc, char **argv)
+{
+	struct export_options o = { 0 };
+	struct store *s = NULL;
+	struct bace_err e = { 0 };
+	int rc = parse(&o, argc, argv);
+
+	if (!rc)
+		rc = stored_open(&cmd_export, g, false, &s);
+	if (rc)
+		return rc;
+	rc = results_export(s, argv[optind], &o, stdout, &e);
+	store_close(s);
+	return rc ? stored_fail(&cmd_export, rc, &e) : BACE_EXIT_OK;
+}
+
+const struct command cmd_export = {
+	.name = "export",
+	.summary = "write a run's rows as CSV, JSON or NDJSON",
+	.usage = "bace export RUN --format csv|json|ndjson [-o DIR] [--table NAME]\n\n"
+		 "Column names carry their units. csv and ndjson write one file a table into DIR,\n"
+		 "json one file in all; without -o everything goes to standard output.",
+	.run = run,
+};

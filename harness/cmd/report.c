@@ -1,0 +1,45 @@
+#include <errno.h>
+#include <getopt.h>
+
+#include "harness/cmd/stored.h"
+
+static int run(const struct cmd_globals *g, int argc, char **argv)
+{
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
+	const char *path = NULL;
+	struct store *s = NULL;
+	struct bace_err e = { 0 };
+	int c, rc;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+		if (c != 'o')
+			return cmd_misuse(&cmd_report, "bad options");
+		path = optarg;
+	}
+	if (optind == argc)
+		return cmd_misuse(&cmd_report, "at least one run is needed");
+	if (!path)
+		return cmd_misuse(&cmd_report, "-o FILE.html is needed");
+	rc = stored_open(&cmd_report, g, false, &s);
+	if (rc)
+		return rc;
+	rc = results_write_reports(s, (const char *const *)argv + optind, (size_t)(argc - optind), path, &e);
+	store_close(s);
+	if (rc)
+		return stored_fail(&cmd_report, rc, &e);
+	if (g->json)
+		printf("{\"report\": \"%s\"}\n", path);
+	else if (!g->quiet)
+		printf("report: %s\n", path);
+	return BACE_EXIT_OK;
+}
+
+const struct command cmd_report = {
+	.name = "report",
+	.summary = "write one or several runs as a self-contained HTML page",
+	.usage = "bace report RUN... -o FILE.html\n\n"
+		 "RUN is an id, the beginning of one, or `last'. The page needs no network and no\n"
+		 "scripts; plots are drawn by gnuplot.",
+	.run = run,
+};

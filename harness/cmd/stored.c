@@ -1,0 +1,104 @@
+#include "harness/cmd/stored.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int stored_fail(const struct command *c, int rc, const struct bace_err *e)
+{
+	switch (rc) {
+	case -ENOENT:
+	case -EINVAL:
+	case -EBADMSG:
+	case -EPROTO:
+	case -ENODATA: return cmd_error(c, BACE_EXIT_INPUT, "%s", e->msg);
+	case -EACCES:
+	case -EROFS:
+	case -ENOSPC: return cmd_error(c, BACE_EXIT_ENV, "%s", e->msg);
+	default: return cmd_error(c, BACE_EXIT_FAILED, "%s", e->msg);
+	}
+}
+
+int stored_open(const struct command *c, const struct cmd_globals *g, bool write, struct store **out)
+{
+	CLEANUP_FREE char *path = g->store ? strdup(g->store) : store_default_path();
+	struct bace_err e = { 0 };
+	int rc;
+
+	if (!path)
+		return cmd_error(c, BACE_EXIT_FAILED, "out of memory");
+	if (access(path, F_OK) && errno == ENOENT)
+		return cmd_error(c, BACE_EXIT_INPUT, "no store at %s yet: `bace run` makes it, --store FILE names "
+				 "another", path);
+	rc = write ? store_open(path, out, &e) : store_open_readonly(path, out, &e);
+	return rc ? stored_fail(c, rc, &e) : 0;
+}
+
+static int width_of_terminal(void)
+{
+	struct winsize w;
+
+	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 80;
+}
+
+static void exec_pager(int in)
+{
+	const char *pager = getenv("PAGER");
+
+	/* F: not for what fits; R: colours; X: leave it on the screen. */
+	setenv("LESS", "FRX", 0);
+	dup2(in, STDIN_FILENO);
+	execl("/bin/sh", "sh", "-c", pager && *pager ? pager : "less", (char *)NULL);
+	_exit(127);
+}
+
+void output_begin(const struct cmd_globals *g, struct output *o)
+{
+	const char *none = getenv("NO_COLOR");
+	int fds[2];
+
+	*o = (struct output){ .to = stdout };
+	if (!isatty(STDOUT_FILENO) || g->json)
+		return;
+	o->color = !(none && *none);
+	o->width = width_of_terminal();
+	if (access("/usr/bin/less", X_OK) && !getenv("PAGER"))
+		return;
+	fflush(stdout);
+	if (pipe(fds))
+		return;
+	o->pager = fork();
+	if (o->pager == 0) {
+		close(fds[1]);
+		exec_pager(fds[0]);
+	}
+	close(fds[0]);
+	o->to = o->pager > 0 ? fdopen(fds[1], "w") : NULL;
+	if (o->to) {
+		/* Whoever leaves the pager early has read enough. */
+		signal(SIGPIPE, SIG_IGN);
+		return;
+	}
+	close(fds[1]);
+	o->pager = o->pager > 0 ? o->pager : 0;
+	o->to = stdout;
+}
+
+int output_end(struct output *o)
+{
+	int rc = 0;
+
+	if (fflush(o->to) || ferror(o->to))
+		rc = o->pager ? 0 : -EIO;
+	if (!o->pager)
+		return rc;
+	if (o->to != stdout)
+		fclose(o->to);
+	while (waitpid(o->pager, NULL, 0) < 0 && errno == EINTR)
+		;
+	return rc;
+}

@@ -1,0 +1,25 @@
+/* What the commands that look at the store share. */
+#ifndef BACE_CMD_STORED_H
+#define BACE_CMD_STORED_H
+
+#include "harness/cmd/cmd.h"
+#include "results/results.h"
+
+/* Opens the store of g or the default one. Returns 0 or, with the message
+ * printed, an enum bace_exit. */
+int stored_open(const struct command *c, const struct cmd_globals *g, bool write, struct store **out);
+/* Prints e; the enum bace_exit that rc stands for. */
+int stored_fail(const struct command *c, int rc, const struct bace_err *e);
+
+/* Standard output: a pager on a terminal, else itself. */
+struct output {
+	FILE *to;
+	bool color;
+	int width;		/* 0: a pipe */
+	int pager;		/* process id, 0: none */
+};
+void output_begin(const struct cmd_globals *g, struct output *o);
+/* 0, or -errno when what was written did not arrive. */
+int output_end(struct output *o);
+
+#endif

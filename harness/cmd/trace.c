@@ -1,0 +1,67 @@
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/cmd/stored.h"
+
+/* Whole or not at all. */
+static int write_file(struct store *s, const char *run, const char *path, struct bace_err *e)
+{
+	CLEANUP_FREE char *part = NULL;
+	FILE *to;
+	int rc;
+
+	if (asprintf(&part, "%s.part", path) < 0)
+		return bace_fail(e, ENOMEM, "trace: out of memory");
+	to = fopen(part, "we");
+	if (!to)
+		return bace_fail_errno(e, errno, "trace to %s", path);
+	rc = results_write_trace(s, run, to, e);
+	if (fclose(to) && !rc)
+		rc = bace_fail_errno(e, errno, "trace to %s", path);
+	if (!rc && rename(part, path))
+		rc = bace_fail_errno(e, errno, "trace to %s", path);
+	if (rc)
+		unlink(part);
+	return rc;
+}
+
+static int run(const struct cmd_globals *g, int argc, char **argv)
+{
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
+	const char *path = NULL;
+	struct store *s = NULL;
+	struct bace_err e = { 0 };
+	int c, rc;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+		if (c != 'o')
+			return cmd_misuse(&cmd_trace, "bad options");
+		path = optarg;
+	}
+	if (optind != argc - 1)
+		return cmd_misuse(&cmd_trace, "one run is needed");
+	if (!path)
+		return cmd_misuse(&cmd_trace, "-o FILE.json is needed");
+	rc = stored_open(&cmd_trace, g, false, &s);
+	if (rc)
+		return rc;
+	rc = write_file(s, argv[optind], path, &e);
+	store_close(s);
+	if (rc)
+		return stored_fail(&cmd_trace, rc, &e);
+	if (!g->quiet && !g->json)
+		printf("trace: %s (open it in https://ui.perfetto.dev)\n", path);
+	return BACE_EXIT_OK;
+}
+
+const struct command cmd_trace = {
+	.name = "trace",
+	.summary = "write a run's timeline for Perfetto",
+	.usage = "bace trace RUN -o FILE.json\n\n"
+		 "Chrome trace-event JSON: a process a region's host, a thread a stage, a flow a\n"
+		 "message, counters the messages on every link.",
+	.run = run,
+};

@@ -1,0 +1,374 @@
+#include "results/compare.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "results/table.h"
+
+#define LEVEL 0.95
+#define POLICIES_MAX 64
+#define JOBS_MAX 4096
+
+struct interval {
+	double value, lo, hi;
+	size_t n;
+};
+
+struct order {			/* of the policies, by a metric */
+	const char *metric;
+	struct interval tau;	/* n: policies */
+	size_t n_jobs;
+};
+
+struct comparison {
+	struct placement_ref *v;
+	struct gap *gaps;	/* [n] */
+	size_t n;
+	struct interval median_signed, median_abs, p95_abs;
+	struct interval job_signed, job_abs;	/* JCT, measured to event simulation */
+	struct order orders[2];
+};
+
+static double abs_p95(const double *v, size_t n)
+{
+	return stats_quantile(v, n, 0.95);
+}
+
+static struct interval interval_of(const double *v, size_t n, double (*statistic)(const double *, size_t),
+				   const struct compare_options *o)
+{
+	struct interval r = { .value = n ? statistic(v, n) : NAN, .n = n, .lo = NAN, .hi = NAN };
+
+	/* Of one value there is nothing to draw from. */
+	if (n > 1)
+		stats_bootstrap(v, n, statistic, o->resamples, LEVEL, o->seed, &r.lo, &r.hi);
+	return r;
+}
+
+static int errors_of(struct comparison *c, const struct compare_options *o, struct bace_err *e)
+{
+	CLEANUP_FREE double *sign = calloc(c->n + 1, sizeof(double)), *size = calloc(c->n + 1, sizeof(double));
+	size_t n = 0;
+
+	if (!sign || !size)
+		return bace_fail(e, ENOMEM, "compare: out of memory");
+	for (size_t i = 0; i < c->n; i++) {
+		double x = c->v[i].median_s / c->v[i].event_sim_s - 1;
+
+		if (!isfinite(x))
+			continue;
+		sign[n] = x;
+		size[n++] = fabs(x);
+	}
+	c->median_signed = interval_of(sign, n, stats_median, o);
+	c->median_abs = interval_of(size, n, stats_median, o);
+	c->p95_abs = interval_of(size, n, abs_p95, o);
+	return 0;
+}
+
+/* ---- jobs and the order of policies ---- */
+
+struct outcomes {		/* of jobs that every policy finished by both oracles */
+	size_t n_policies, n_jobs;
+	double *sim[2], *measured[2];	/* JCT, cost: [policy * n_jobs + job] */
+};
+
+static void outcomes_free(struct outcomes *o)
+{
+	for (int m = 0; m < 2; m++) {
+		free(o->sim[m]);
+		free(o->measured[m]);
+	}
+}
+
+static size_t count(struct store *s, const char *run, const char *sql, struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	size_t n = 0;
+
+	if (store_query(s, sql, run, &q, e))
+		return 0;
+	if (sqlite3_step(q) == SQLITE_ROW)
+		n = (size_t)sqlite3_column_int64(q, 0);
+	sqlite3_finalize(q);
+	return n;
+}
+
+#define FILTER " AND (?2 IS NULL OR a.policy = ?2) AND (?3 IS NULL OR a.job = ?3)"
+#define PAIRS " FROM job_outcome a JOIN job_outcome b ON b.run_id = a.run_id AND b.policy = a.policy AND b.job = a.job" \
+	" AND b.oracle = 'measured' AND b.finished WHERE a.run_id = ?1 AND a.oracle = 'event-sim' AND a.finished"
+
+static int outcomes_load(struct store *s, const char *run, struct outcomes *o, struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	size_t cells, i = 0;
+	int rc;
+
+	*o = (struct outcomes){ .n_policies = count(s, run, "SELECT count(DISTINCT a.policy)" PAIRS, e) };
+	if (!o->n_policies || o->n_policies > POLICIES_MAX)
+		return 0;
+	rc = store_query(s, "WITH p AS (SELECT a.policy policy, a.job job, a.jct_s, b.jct_s, a.cost_usd, b.cost_usd"
+			 PAIRS ") SELECT * FROM p WHERE job IN (SELECT job FROM p GROUP BY job HAVING count(*) ="
+			 " (SELECT count(DISTINCT policy) FROM p)) ORDER BY policy, job", run, &q, e);
+	if (rc)
+		return rc;
+	while (sqlite3_step(q) == SQLITE_ROW)
+		o->n_jobs++;
+	cells = o->n_jobs;
+	o->n_jobs /= o->n_policies;
+	for (int m = 0; m < 2; m++) {
+		o->sim[m] = calloc(cells + 1, sizeof(double));
+		o->measured[m] = calloc(cells + 1, sizeof(double));
+		if (!o->sim[m] || !o->measured[m])
+			rc = bace_fail(e, ENOMEM, "compare: out of memory");
+	}
+	sqlite3_reset(q);
+	for (; !rc && i < cells && sqlite3_step(q) == SQLITE_ROW; i++) {
+		o->sim[0][i] = column_number(q, 2);
+		o->measured[0][i] = column_number(q, 3);
+		o->sim[1][i] = column_number(q, 4);
+		o->measured[1][i] = column_number(q, 5);
+	}
+	sqlite3_finalize(q);
+	return rc;
+}
+
+/* tau of the policies by the sum over the jobs that were drawn. */
+static double tau_of(const struct outcomes *o, int metric, const size_t *drawn)
+{
+	double sim[POLICIES_MAX], measured[POLICIES_MAX];
+
+	for (size_t p = 0; p < o->n_policies; p++) {
+		sim[p] = measured[p] = 0;
+		for (size_t j = 0; j < o->n_jobs; j++) {
+			sim[p] += o->sim[metric][p * o->n_jobs + drawn[j]];
+			measured[p] += o->measured[metric][p * o->n_jobs + drawn[j]];
+		}
+	}
+	return stats_kendall(sim, measured, o->n_policies);
+}
+
+static int order_of(const struct outcomes *o, int metric, const struct compare_options *opt, struct order *out,
+		    struct bace_err *e)
+{
+	CLEANUP_FREE size_t *drawn = calloc(o->n_jobs + 1, sizeof(*drawn));
+	CLEANUP_FREE double *taus = calloc((size_t)opt->resamples + 1, sizeof(*taus));
+	struct bace_rng rng;
+	size_t n = 0;
+
+	out->tau = (struct interval){ NAN, NAN, NAN, o->n_policies };
+	out->n_jobs = o->n_jobs;
+	if (!drawn || !taus)
+		return bace_fail(e, ENOMEM, "compare: out of memory");
+	if (o->n_policies < 2 || !o->n_jobs)
+		return 0;
+	for (size_t j = 0; j < o->n_jobs; j++)
+		drawn[j] = j;
+	out->tau.value = tau_of(o, metric, drawn);
+	bace_rng_init(&rng, opt->seed, (uint64_t)metric + 1);
+	for (int k = 0; k < opt->resamples; k++) {
+		double tau;
+
+		for (size_t j = 0; j < o->n_jobs; j++)
+			drawn[j] = bace_rng_below(&rng, o->n_jobs);
+		tau = tau_of(o, metric, drawn);
+		if (isfinite(tau))
+			taus[n++] = tau;
+	}
+	if (o->n_jobs > 1 && n) {
+		out->tau.lo = stats_quantile(taus, n, (1 - LEVEL) / 2);
+		out->tau.hi = stats_quantile(taus, n, (1 + LEVEL) / 2);
+	}
+	return 0;
+}
+
+static int jobs_of(struct store *s, const char *run, struct comparison *c, const struct compare_options *o,
+		   struct bace_err *e)
+{
+	double sign[JOBS_MAX], size[JOBS_MAX];
+	sqlite3_stmt *q;
+	size_t n = 0;
+	int rc = store_query(s, "SELECT b.jct_s / a.jct_s - 1" PAIRS FILTER " AND a.jct_s > 0", run, &q, e);
+
+	if (rc)
+		return rc;
+	sqlite3_bind_text(q, 2, o->filter.policy, -1, SQLITE_STATIC);
+	sqlite3_bind_text(q, 3, o->filter.job, -1, SQLITE_STATIC);
+	while (n < JOBS_MAX && sqlite3_step(q) == SQLITE_ROW) {
+		sign[n] = column_number(q, 0);
+		size[n] = fabs(sign[n]);
+		n++;
+	}
+	sqlite3_finalize(q);
+	c->job_signed = interval_of(sign, n, stats_median, o);
+	c->job_abs = interval_of(size, n, stats_median, o);
+	return 0;
+}
+
+static int build(struct store *s, const char *run, const struct compare_options *o, struct comparison *c,
+		 struct bace_err *e)
+{
+	struct outcomes out = { 0 };
+	int rc = measured_placements(s, run, &o->filter, &c->v, &c->n, e);
+
+	if (!rc && !c->n)
+		return bace_fail(e, ENODATA, "run %s has no valid measured placement%s to compare", run,
+				 o->filter.policy || o->filter.job ? " like that" : "");
+	c->gaps = calloc(c->n + 1, sizeof(*c->gaps));
+	if (!rc && !c->gaps)
+		rc = bace_fail(e, ENOMEM, "compare: out of memory");
+	for (size_t i = 0; !rc && i < c->n; i++)
+		rc = placement_gap(s, c->v[i].id, &c->gaps[i], e);
+	if (!rc)
+		rc = errors_of(c, o, e);
+	if (!rc)
+		rc = jobs_of(s, run, c, o, e);
+	if (!rc)
+		rc = outcomes_load(s, run, &out, e);
+	for (int m = 0; !rc && m < 2; m++) {
+		c->orders[m].metric = m ? "cost" : "mean JCT";
+		rc = order_of(&out, m, o, &c->orders[m], e);
+	}
+	outcomes_free(&out);
+	return rc;
+}
+
+/* ---- text ---- */
+
+static int print_placements(const struct comparison *c, FILE *to, bool color, int width)
+{
+	static const struct column columns[] = { { "policy", TEXT }, { "job", TEXT },
+		{ "placement\n(region:GPUs)", FLEX }, { "event\nsim", SECONDS, 't' }, { "measured\nmedian", SECONDS, 't' },
+		{ "error to\nevent sim", PERCENT, 'p' }, { "error to\nclosed form", PERCENT, 'p' },
+		{ "computation\nlate", PERCENT, 'p' }, { "messages\nslower", PERCENT, 'p' },
+		{ "waiting", PERCENT, 'p' }, { "n", COUNT } };
+	struct table t = { .title = "Step times: where the gap comes from", .note = "Errors of the measured median. The "
+		"parts are of the mean over the first steps, along the operations that a step waited for, as shares of "
+		"the event simulation.", .columns = columns, .n_columns = ARRAY_LEN(columns) };
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < c->n; i++) {
+		const struct placement_ref *p = &c->v[i];
+		const struct gap *g = &c->gaps[i];
+		double base = g->n_steps ? p->event_sim_s : NAN;
+
+		rc |= table_text(&t, p->policy);
+		rc |= table_text(&t, p->job);
+		rc |= table_text(&t, p->placement);
+		rc |= table_number(&t, p->event_sim_s);
+		rc |= table_number(&t, p->median_s);
+		rc |= table_number(&t, p->median_s / p->event_sim_s - 1);
+		rc |= table_number(&t, p->median_s / p->closed_form_s - 1);
+		rc |= table_number(&t, g->overrun_s / base);
+		rc |= table_number(&t, g->transfer_s / base);
+		rc |= table_number(&t, g->waiting_s / base);
+		rc |= table_number(&t, p->n_steps);
+	}
+	rc |= table_print(&t, to, color, width);
+	table_free(&t);
+	return rc;
+}
+
+static void print_interval(FILE *to, const char *what, const struct interval *i, double factor, const char *unit,
+			   const char *of)
+{
+	if (!isfinite(i->value)) {
+		fprintf(to, "  %-44s -  (n = %zu %s)\n", what, i->n, of);
+		return;
+	}
+	fprintf(to, "  %-44s %+.2f%s", what, i->value * factor, unit);
+	if (isfinite(i->lo))
+		fprintf(to, "  95 %% CI [%+.2f, %+.2f]", i->lo * factor, i->hi * factor);
+	fprintf(to, "  (n = %zu %s)\n", i->n, of);
+}
+
+static void print_summary(const struct comparison *c, FILE *to, bool color)
+{
+	fprintf(to, "\n%sMeasured against event simulation%s\n\n", color ? "\033[1m" : "", color ? "\033[0m" : "");
+	print_interval(to, "step time, median signed error", &c->median_signed, 100, " %", "placements");
+	print_interval(to, "step time, median absolute error", &c->median_abs, 100, " %", "placements");
+	print_interval(to, "step time, 95th percentile of the error", &c->p95_abs, 100, " %", "placements");
+	print_interval(to, "completion time, median signed error", &c->job_signed, 100, " %", "jobs");
+	print_interval(to, "completion time, median absolute error", &c->job_abs, 100, " %", "jobs");
+	for (int m = 0; m < 2; m++) {
+		char what[64];
+
+		snprintf(what, sizeof(what), "order of policies by %s, Kendall tau-b", c->orders[m].metric);
+		print_interval(to, what, &c->orders[m].tau, 1, "", "policies");
+	}
+	fputs("\nIntervals: percentile bootstrap over placements, jobs; of tau, over the jobs that every policy\n"
+	      "finished.\n", to);
+}
+
+/* ---- JSON ---- */
+
+static json_t *number(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *interval_json(const struct interval *i)
+{
+	return json_pack("{s:o, s:o, s:o, s:I}", "value", number(i->value), "lo", number(i->lo), "hi", number(i->hi),
+			 "n", (json_int_t)i->n);
+}
+
+static json_t *placement_json(const struct placement_ref *p, const struct gap *g)
+{
+	json_t *j = json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:i}", "placement_id", (json_int_t)p->id, "policy",
+		p->policy, "job", p->job, "placement", p->placement, "closed_form_s", number(p->closed_form_s),
+		"event_sim_s", number(p->event_sim_s), "measured_median_s", number(p->median_s), "n_steps", p->n_steps);
+
+	if (j && g->n_steps)
+		json_object_set_new(j, "gap", json_pack("{s:i, s:o, s:o, s:o, s:o}", "n_steps", g->n_steps,
+			"measured_mean_s", number(g->measured_s), "computation_late_s", number(g->overrun_s),
+			"messages_slower_s", number(g->transfer_s), "waiting_s", number(g->waiting_s)));
+	return j;
+}
+
+static int print_json(const struct comparison *c, const char *run, FILE *to, struct bace_err *e)
+{
+	json_t *list = json_array(), *root;
+	int rc = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		json_array_append_new(list, placement_json(&c->v[i], &c->gaps[i]));
+	root = json_pack("{s:s, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}}", "run", run, "placements", list,
+		"step_time_error", "median_signed", interval_json(&c->median_signed), "median_abs",
+		interval_json(&c->median_abs), "p95_abs", interval_json(&c->p95_abs), "jct_error", "median_signed",
+		interval_json(&c->job_signed), "median_abs", interval_json(&c->job_abs), "policy_order_kendall_tau",
+		"mean_jct", interval_json(&c->orders[0].tau), "cost", interval_json(&c->orders[1].tau));
+	if (!root || json_dumpf(root, to, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) || fputc('\n', to) == EOF)
+		rc = bace_fail(e, EIO, "compare: write failed");
+	json_decref(root);
+	return rc;
+}
+
+int results_compare(struct store *s, const char *given, const struct compare_options *o, FILE *to, bool json,
+		    bool color, int width, struct compare_summary *out, struct bace_err *e)
+{
+	struct comparison c = { 0 };
+	char run[32];
+	int rc = store_find_run(s, given, run, e);
+
+	if (!rc)
+		rc = build(s, run, o, &c, e);
+	if (!rc && json) {
+		rc = print_json(&c, run, to, e);
+	} else if (!rc) {
+		if (print_placements(&c, to, color, width))
+			rc = bace_fail(e, ENOMEM, "compare: out of memory");
+		print_summary(&c, to, color);
+	}
+	if (!rc && out) {
+		*out = (struct compare_summary){ .n = c.median_abs.n, .median_abs = c.median_abs.value };
+		for (size_t i = 0; i < c.n; i++)
+			out->worst_abs = fmax(out->worst_abs, fabs(c.v[i].median_s / c.v[i].event_sim_s - 1));
+	}
+	free(c.v);
+	free(c.gaps);
+	return rc;
+}
