@@ -223,8 +223,9 @@ static void print_record(const struct layout *l, const struct cell *row)
 		fputs(c ? "  " : "", l->to);
 		for (const char *p = col->title; *p; p++)
 			fputc(*p == '\n' ? ' ' : *p, l->to);
-		fprintf(l->to, ": %s %s\n", cell_format(&row[c], col, &l->units[c], buf),
-			column_is_text(col) ? "" : l->units[c].name);
+		const char *unit = column_is_text(col) ? "" : l->units[c].name;
+
+		fprintf(l->to, ": %s%s%s\n", cell_format(&row[c], col, &l->units[c], buf), unit[0] ? " " : "", unit);
 	}
 }
 

@@ -37,11 +37,13 @@ static void split(char *comment, char **unit, char **meaning)
 static int read_columns(struct store *s, struct store_table *t, const char *sql, struct bace_err *e)
 {
 	sqlite3_stmt *q;
+	/* A column may be called like its table. */
+	const char *columns = strchr(sql, '(');
 	size_t cap = 0;
 	int rc = store_query(s, "SELECT name, type FROM pragma_table_info(?1) ORDER BY cid", t->name, &q, e);
 
 	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
-		CLEANUP_FREE char *comment = comment_after(sql, column_text(q, 0));
+		CLEANUP_FREE char *comment = comment_after(columns ? columns : sql, column_text(q, 0));
 		struct store_column c = { .name = strdup(column_text(q, 0)), .type = strdup(column_text(q, 1)) };
 
 		split(comment, &c.unit, &c.meaning);

@@ -1,0 +1,205 @@
+/* The report is well-formed, complete in itself, and nothing in it escapes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+#define DEPTH_MAX 64
+#define IDS_MAX 8192
+
+struct page {
+	char *stack[DEPTH_MAX];
+	int depth;
+	char *ids[IDS_MAX];
+	int n_ids;
+};
+
+static bool is_void(const char *tag)
+{
+	static const char *const names[] = { "meta", "link", "br", "hr", "img" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (!strcasecmp(tag, names[i]))
+			return true;
+	return false;
+}
+
+static void take_id(struct page *p, const char *tag)
+{
+	const char *at = strstr(tag, " id="), *value = at ? at + 5 : NULL;
+	char *id = value ? strndup(value, strcspn(value, "\"'")) : NULL;
+
+	for (int i = 0; id && i < p->n_ids; i++)
+		if (!strcmp(p->ids[i], id))
+			fail_msg("id `%s' twice", id);
+	assert_true(p->n_ids < IDS_MAX);
+	if (id)
+		p->ids[p->n_ids++] = id;
+}
+
+/* text: between < and >, NUL-terminated. */
+static void take_tag(struct page *p, char *text)
+{
+	size_t n = strcspn(text, " \n\t/");
+	bool closed = text[strlen(text) - 1] == '/';
+	char *name;
+
+	if (text[0] == '!')
+		return;
+	if (text[0] == '/') {
+		name = text + 1;
+		name[strcspn(name, " \n")] = '\0';
+		assert_true(p->depth > 0);
+		if (strcmp(p->stack[p->depth - 1], name))
+			fail_msg("</%s> closes <%s>", name, p->stack[p->depth - 1]);
+		free(p->stack[--p->depth]);
+		return;
+	}
+	take_id(p, text);
+	name = strndup(text, n);
+	if (strcmp(name, "script") == 0)
+		fail_msg("a script");
+	if (closed || is_void(name)) {
+		free(name);
+		return;
+	}
+	assert_true(p->depth < DEPTH_MAX);
+	p->stack[p->depth++] = name;
+}
+
+static void parse(struct page *p, char *text)
+{
+	for (char *at = strchr(text, '<'); at; at = strchr(at, '<')) {
+		char *end = strchr(at, '>');
+
+		assert_non_null(end);
+		if (!strncmp(at, "<style>", 7)) {
+			at = strstr(at, "</style>") + 8;
+			continue;
+		}
+		*end = '\0';
+		take_tag(p, at + 1);
+		at = end + 1;
+	}
+	assert_int_equal(p->depth, 0);
+}
+
+static bool has_id(const struct page *p, const char *id, size_t n)
+{
+	for (int i = 0; i < p->n_ids; i++)
+		if (strlen(p->ids[i]) == n && !strncmp(p->ids[i], id, n))
+			return true;
+	return false;
+}
+
+/* Every reference that follows `before` points at an id of the page. */
+static void references(const struct page *p, const char *text, const char *before)
+{
+	for (const char *at = strstr(text, before); at; at = strstr(at + 1, before)) {
+		const char *v = at + strlen(before);
+
+		for (;;) {
+			size_t n = strcspn(v, "\"') ");
+
+			if (!has_id(p, v, n))
+				fail_msg("%s%.*s leads nowhere", before, (int)n, v);
+			if (v[n] != ' ')
+				break;
+			v += n + 1;
+		}
+	}
+}
+
+static char *write_report(int runs, struct fixture_size size)
+{
+	CLEANUP_FREE char *path = fixture_path("html.db"), *html = fixture_path("html.html");
+	char ids[4][32];
+	const char *list[4];
+	struct store *s;
+	struct bace_err e;
+	char *text;
+
+	assert_int_equal(store_open(path, &s, &e), 0);
+	for (int i = 0; i < runs; i++) {
+		fixture_run(s, (uint64_t)i, size, ids[i]);
+		list[i] = ids[i];
+	}
+	if (results_write_reports(s, list, (size_t)runs, html, &e))
+		fail_msg("%s", e.msg);
+	store_close(s);
+	assert_int_equal(bace_read_file(html, 1 << 26, &text, NULL, &e), 0);
+	return text;
+}
+
+static void check(char *text, int n_plots)
+{
+	struct page p = { 0 };
+	char *copy = strdup(text);
+	int plots = 0;
+
+	for (const char *at = text; (at = strstr(at, "<svg ")); at++)
+		plots++;
+	if (strstr(text, "gnuplot is not installed")) {
+		print_message("gnuplot is not installed: plots not looked at\n");
+		plots = n_plots;
+	}
+	assert_int_equal(plots, n_plots);
+	assert_null(strstr(text, "The plots are missing: gnuplot failed"));
+	parse(&p, copy);
+	references(&p, text, "href=\"#");
+	references(&p, text, "href='#");
+	references(&p, text, "aria-labelledby=\"");
+	references(&p, text, "url(#");
+	/* Nothing is fetched: the names of two XML vocabularies are the only addresses. */
+	for (const char *at = strstr(text, "http"); at; at = strstr(at + 1, "http"))
+		assert_true(!strncmp(at, "http://www.w3.org/", 18));
+	assert_null(strstr(text, " src="));
+	assert_null(strstr(text, "@import"));
+	/* The hostile name stands in it as text. */
+	assert_non_null(strstr(text, "bace &lt;b&gt;&amp;"));
+	assert_null(strstr(text, "bace <b>"));
+	assert_null(strstr(text, "<at once>"));
+	assert_null(strstr(text, "<config>"));
+	assert_non_null(strstr(text, "prefers-color-scheme:dark"));
+	for (int i = 0; i < p.n_ids; i++)
+		free(p.ids[i]);
+	free(copy);
+}
+
+static void one_run(void **state)
+{
+	CLEANUP_FREE char *text = write_report(1, (struct fixture_size){ 4, 3, true, true });
+
+	check(text, 7);	/* steps, gap, timeline, cost, JCT, robust, overhead */
+}
+
+static void two_runs(void **state)
+{
+	CLEANUP_FREE char *text = write_report(2, (struct fixture_size){ 4, 3, true, true });
+
+	check(text, 14);
+}
+
+/* Of 100,000 steps the page is not larger than 5 MiB. */
+static void large_run(void **state)
+{
+	CLEANUP_FREE char *text = write_report(1, (struct fixture_size){ 4, 6250, false, true });
+
+	assert_true(strlen(text) < 5u << 20);
+	check(text, 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(one_run), cmocka_unit_test(two_runs),
+		cmocka_unit_test(large_run) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
