@@ -32,8 +32,12 @@ static int decompose(double x, char digits[DIGITS], int *exponent)
 {
 	long double scaled;
 	uint64_t whole;
-	int ten = (int)floor(log10(x)), shift = DIGITS - 1 - ten;
+	int ten, shift;
 
+	if (!(x >= 1e-5 && x < 1e12))
+		return 0;
+	ten = (int)floor(log10(x));
+	shift = DIGITS - 1 - ten;
 	if (ten < LEAST_EXPONENT || shift < 0)
 		return 0;
 	scaled = (long double)x * powers[shift];

@@ -1,0 +1,104 @@
+/*
+ * bench-store [ROWS]: how fast rows go into the store, how long a run of it
+ * takes to show, and how fast its rows are exported.
+ */
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "results/results.h"
+
+#define CELL_ROWS 10000
+
+static void must(int rc, const struct bace_err *e)
+{
+	if (!rc)
+		return;
+	fprintf(stderr, "%s\n", e->msg);
+	exit(1);
+}
+
+static double since(int64_t start_ns)
+{
+	return (double)(bace_mono_ns() - start_ns) / 1e9;
+}
+
+static void fill(struct store *s, int64_t rows, char run[32])
+{
+	struct bace_err e;
+	int64_t id, start = bace_mono_ns();
+
+	must(store_run_begin(s, &(struct run_info){ .experiment = "speed", .scale_bytes = 1, .scale_time = 1 }, run,
+			     &e), &e);
+	for (int64_t done = 0; done < rows; done += CELL_ROWS) {
+		must(store_begin(s, &e), &e);
+		must(store_add_placement(s, run, &(struct placement_row){ .policy = "bace", .job = "j",
+			.placement = "a:1 > b:1", .stages = 2, .event_sim_s = 1, .closed_form_s = 1, .valid = true,
+			.n_steps = CELL_ROWS, .measured_median_s = 1.01, .measured_p95_s = 1.02 }, &id, &e), &e);
+		for (int i = 0; i < CELL_ROWS; i++)
+			must(store_add_step(s, &(struct step_row){ .placement_id = id, .step = i, .step_s = 1.0 / (i + 3),
+				.compute_s = 0.7 / (i + 3), .stall_s = 0.3 / (i + 3) }, &e), &e);
+		must(store_commit(s, &e), &e);
+	}
+	must(store_run_end(s, run, "done", &e), &e);
+	printf("store:  %.0f step rows/s (%lld rows, a transaction per %d)\n", (double)rows / since(start),
+	       (long long)rows, CELL_ROWS);
+}
+
+static void show(const char *path, const char *run)
+{
+	FILE *to = fopen("/dev/null", "w");
+	double best = 1e9;
+	struct bace_err e;
+
+	for (int i = 0; i < 5; i++) {
+		int64_t start = bace_mono_ns();
+		struct store *s;
+
+		must(store_open_readonly(path, &s, &e), &e);
+		must(results_print_run(s, run, to, false, 0, &e), &e);
+		store_close(s);
+		if (since(start) < best)
+			best = since(start);
+	}
+	fclose(to);
+	printf("show:   %.0f ms, best of 5, opening included\n", best * 1e3);
+}
+
+static void export(const char *path, const char *run, int64_t rows, enum export_format format, const char *name)
+{
+	FILE *to = fopen("/dev/null", "w");
+	int64_t start = bace_mono_ns();
+	struct store *s;
+	struct bace_err e;
+
+	must(store_open_readonly(path, &s, &e), &e);
+	must(results_export(s, run, &(struct export_options){ .format = format, .table = "step" }, to, &e), &e);
+	store_close(s);
+	fclose(to);
+	printf("export: %.0f rows/s as %s\n", (double)rows / since(start), name);
+}
+
+int main(int argc, char **argv)
+{
+	int64_t rows = argc > 1 ? atoll(argv[1]) : 1000000;
+	char dir[] = "/tmp/bace-bench-XXXXXX", path[64], run[32];
+	struct store *s;
+	struct bace_err e;
+	struct stat st;
+
+	if (rows < 1 || !mkdtemp(dir))
+		return 1;
+	snprintf(path, sizeof(path), "%s/s.db", dir);
+	must(store_open(path, &s, &e), &e);
+	fill(s, rows, run);
+	store_close(s);
+	if (!stat(path, &st))
+		printf("file:   %.1f bytes a row\n", (double)st.st_size / (double)rows);
+	show(path, run);
+	export(path, run, rows, EXPORT_CSV, "csv");
+	export(path, run, rows, EXPORT_NDJSON, "ndjson");
+	unlink(path);
+	rmdir(dir);
+	return 0;
+}
