@@ -102,23 +102,20 @@ static int diff_nodes(const struct if_state *want, const struct index *want_ix,
 	return rc;
 }
 
-static bool seen_prio(const struct if_state *s, size_t upto, uint16_t prio)
-{
-	for (size_t i = 0; i < upto; i++)
-		if (s->v[i].type == TCOBJ_FILTER && s->v[i].prio == prio)
-			return true;
-	return false;
-}
-
 /* u32's tables are shared by all priorities of a qdisc and go with the last of
  * them, so when a table changes all filters are laid anew. */
 static int relay_filters(const struct if_state *want, const struct if_state *have, struct plan_steps *out)
 {
+	uint16_t gone = 0;
 	int rc = 0;
 
-	for (size_t i = 0; i < have->n && !rc; i++)
-		if (have->v[i].type == TCOBJ_FILTER && !seen_prio(have, i, have->v[i].prio))
-			rc = step(out, PLAN_DELETE_PRIO, &have->v[i]);
+	/* A dump lists one priority after the other. */
+	for (size_t i = 0; i < have->n && !rc; i++) {
+		if (have->v[i].type != TCOBJ_FILTER || have->v[i].prio == gone)
+			continue;
+		gone = have->v[i].prio;
+		rc = step(out, PLAN_DELETE_PRIO, &have->v[i]);
+	}
 	for (size_t i = 0; i < want->n && !rc; i++)
 		if (want->v[i].type == TCOBJ_FILTER)
 			rc = step(out, PLAN_ADD, &want->v[i]);

@@ -10,6 +10,7 @@
 #include "shaper/delay/nfqueue.h"
 #include "shaper/delay/rules.h"
 #include "shaper/kernel.h"
+#include "shaper/scratch.h"
 
 #define LOOPBACK 1
 
@@ -49,7 +50,7 @@ static bool has_nfqueue(void)
 	return yes;
 }
 
-static int enter_scratch_namespace(void)
+int scratch_namespace_enter(void)
 {
 	if (!unshare(CLONE_NEWNET))
 		return 0;
@@ -70,7 +71,7 @@ static int probe_in_scratch(enum delay_kind *kind)
 	if (pid < 0)
 		return -errno;
 	if (!pid)
-		_exit(enter_scratch_namespace() ? 100 : (int)probe_here());
+		_exit(scratch_namespace_enter() ? 100 : (int)probe_here());
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;

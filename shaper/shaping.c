@@ -7,35 +7,30 @@
 #include "shaper/delay/fate.h"
 #include "shaper/delay/line.h"
 #include "shaper/delay/rules.h"
-#include "shaper/kernel.h"
+#include "shaper/guard.h"
+#include "shaper/journal.h"
 #include "shaper/stats.h"
 
-#define INTERFACES_MAX 8
-
-/* One interface that was touched. */
-struct touched {
-	char ifname[IFNAMSIZ];
-	bool tc;		/* has our root qdisc */
-	uint32_t gso_before;	/* 0: gso_max_size was not changed */
-};
+#define GSO_MAX_DEFAULT 65536
 
 struct shaping {
+	struct shaping_config config;
 	struct netlink nl;
 	bool active;
 	struct shape_spec spec;	/* last applied; links owned */
 	struct delay_line *line;
 	struct delay_rules rules;
-	size_t n_touched;
-	struct touched touched[INTERFACES_MAX];
+	struct journal touched;	/* every interface, and how it was */
 };
 
-int shaping_open(struct shaping **out, struct bace_err *e)
+int shaping_open(const struct shaping_config *c, struct shaping **out, struct bace_err *e)
 {
 	struct shaping *s = calloc(1, sizeof(*s));
 	int rc;
 
 	if (!s)
 		return bace_fail(e, ENOMEM, "out of memory");
+	s->config = *c;
 	rc = netlink_open(&s->nl, NETLINK_ROUTE, e);
 	if (rc) {
 		free(s);
@@ -52,6 +47,7 @@ void shaping_close(struct shaping *s)
 	delay_line_stop(s->line);
 	netlink_close(&s->nl);
 	free(s->spec.links);
+	journal_free(&s->touched);
 	free(s);
 }
 
@@ -65,53 +61,106 @@ int shaping_dead_fd(const struct shaping *s)
 	return s->line ? delay_line_fd(s->line) : -1;
 }
 
-static struct touched *touch(struct shaping *s, const char *ifname)
+static struct journal_entry *touched(struct shaping *s, const char *ifname)
 {
-	for (size_t i = 0; i < s->n_touched; i++)
-		if (!strcmp(s->touched[i].ifname, ifname))
-			return &s->touched[i];
-	if (s->n_touched == INTERFACES_MAX)
-		return NULL;
-	struct touched *t = &s->touched[s->n_touched++];
+	for (size_t i = 0; i < s->touched.n; i++)
+		if (!strcmp(s->touched.v[i].ifname, ifname))
+			return &s->touched.v[i];
+	return NULL;
+}
 
-	*t = (struct touched){ 0 };
-	snprintf(t->ifname, sizeof(t->ifname), "%s", ifname);
-	return t;
+static struct journal_entry *touch(struct shaping *s, const char *ifname, struct bace_err *e)
+{
+	struct journal_entry *t = touched(s, ifname), fresh = { 0 };
+
+	if (t)
+		return t;
+	snprintf(fresh.ifname, sizeof(fresh.ifname), "%s", ifname);
+	if (BACE_PUSH(s->touched.v, s->touched.n, s->touched.cap, fresh)) {
+		bace_fail(e, ENOMEM, "out of memory");
+		return NULL;
+	}
+	return &s->touched.v[s->touched.n - 1];
+}
+
+/* Before a change, so that a crash in the middle of it can be undone. */
+static int keep_journal(struct shaping *s, struct bace_err *e)
+{
+	return s->config.journal_dir ? journal_write(s->config.journal_dir, &s->touched, e) : 0;
 }
 
 /* ---- tc ---- */
-static int apply_tc(struct shaping *s, const struct if_state *want, size_t *n_changes, struct bace_err *e)
-{
-	struct touched *t;
-	size_t sent = 0;
-	int rc;
-
-	if (!want->ifname[0])
-		return 0;
-	t = touch(s, want->ifname);
-	if (!t)
-		return bace_fail(e, ENOSPC, "more than %d interfaces", INTERFACES_MAX);
-	rc = kernel_apply(&s->nl, want, &sent, e);
-	if (!rc)
-		t->tc = want->n > 0;
-	*n_changes += sent;
-	return rc;
-}
-
-static int clear_tc(struct shaping *s, struct touched *t, struct bace_err *e)
+static int clear_tc(struct shaping *s, struct journal_entry *t, size_t *n_changes, struct bace_err *e)
 {
 	struct if_state nothing = { 0 };
-	size_t sent;
+	size_t sent = 0;
 	int rc;
 
 	if (!t->tc)
 		return 0;
 	memcpy(nothing.ifname, t->ifname, sizeof(nothing.ifname));
 	rc = kernel_apply(&s->nl, &nothing, &sent, e);
+	*n_changes += sent;
+	if (!rc && t->before.n)
+		rc = snapshot_restore(&s->nl, &t->before, e);
 	/* The interface went away, and its qdiscs with it. */
 	if (!rc || rc == -ENODEV)
 		t->tc = false;
 	return rc == -ENODEV ? 0 : rc;
+}
+
+/* Everything that can be refused is, before the first change. */
+static int prepare_tc(struct shaping *s, const struct if_state *want, const struct shape_spec *spec,
+		      struct bace_err *e)
+{
+	struct journal_entry *t;
+	struct if_info info;
+	int rc;
+
+	if (!want->ifname[0] || !want->n)
+		return 0;
+	rc = kernel_if_info(&s->nl, want->ifname, &info, e);
+	if (!rc)
+		rc = guard_check_usable(&info, e);
+	if (!rc && s->config.guard && !spec->allow_control_interface)
+		rc = guard_check_default_route(&s->nl, &info, e);
+	if (rc)
+		return rc;
+	t = touch(s, want->ifname, e);
+	if (!t)
+		return -ENOMEM;
+	if (t->tc)
+		return 0;
+	snapshot_free(&t->before);
+	rc = snapshot_take(&s->nl, &info, &t->before, e);
+	if (rc || !t->before.n)
+		return rc;
+	if (s->config.guard && !spec->replace_foreign)
+		return bace_fail(e, EEXIST, "interface `%s' has a qdisc that somebody made (%s): --replace saves it, shapes, and puts it back afterwards",
+				 want->ifname, snapshot_root_kind(&t->before));
+	return snapshot_rehearse(&t->before, e);
+}
+
+static int apply_tc(struct shaping *s, const struct if_state *want, size_t *n_changes, struct bace_err *e)
+{
+	struct journal_entry *t;
+	size_t sent = 0;
+	int rc;
+
+	if (!want->ifname[0])
+		return 0;
+	t = touched(s, want->ifname);
+	if (!want->n)
+		return t ? clear_tc(s, t, n_changes, e) : 0;
+	if (!t->tc) {
+		t->tc = true;
+		rc = keep_journal(s, e);
+		if (rc)
+			return rc;
+	}
+	rc = kernel_apply(&s->nl, want, &sent, e);
+	*n_changes += sent;
+	return rc;
 }
 
 static bool in_plan(const struct shape_plan *p, const char *ifname)
@@ -119,18 +168,18 @@ static bool in_plan(const struct shape_plan *p, const char *ifname)
 	return !strcmp(p->egress.ifname, ifname) || !strcmp(p->ingress.ifname, ifname);
 }
 
-static int clear_abandoned(struct shaping *s, const struct shape_plan *p, struct bace_err *e)
+static int clear_abandoned(struct shaping *s, const struct shape_plan *p, size_t *n_changes, struct bace_err *e)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < s->n_touched && !rc; i++)
-		if (!in_plan(p, s->touched[i].ifname))
-			rc = clear_tc(s, &s->touched[i], e);
+	for (size_t i = 0; i < s->touched.n && !rc; i++)
+		if (!in_plan(p, s->touched.v[i].ifname))
+			rc = clear_tc(s, &s->touched.v[i], n_changes, e);
 	return rc;
 }
 
 /* ---- gso_max_size ---- */
-static int restore_gso(struct shaping *s, struct touched *t, struct bace_err *e)
+static int restore_gso(struct shaping *s, struct journal_entry *t, struct bace_err *e)
 {
 	struct if_info info;
 	int rc;
@@ -151,16 +200,16 @@ static int restore_gso(struct shaping *s, struct touched *t, struct bace_err *e)
 
 static int apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
 {
-	struct touched *t = touch(s, spec->egress);
+	struct journal_entry *t = touch(s, spec->egress, e);
 	struct if_info info;
 	int rc;
 
 	if (!t)
-		return bace_fail(e, ENOSPC, "more than %d interfaces", INTERFACES_MAX);
-	for (size_t i = 0; i < s->n_touched; i++) {
-		if (&s->touched[i] == t && spec->gso_max_bytes)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->touched.n; i++) {
+		if (&s->touched.v[i] == t && spec->gso_max_bytes)
 			continue;
-		rc = restore_gso(s, &s->touched[i], e);
+		rc = restore_gso(s, &s->touched.v[i], e);
 		if (rc)
 			return rc;
 	}
@@ -169,11 +218,15 @@ static int apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *n
 	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
 	if (rc || info.gso_max_bytes == spec->gso_max_bytes)
 		return rc;
+	if (!t->gso_before) {
+		t->gso_before = info.gso_max_bytes ? info.gso_max_bytes : GSO_MAX_DEFAULT;
+		rc = keep_journal(s, e);
+		if (rc)
+			return rc;
+	}
 	rc = kernel_set_gso_max(&s->nl, &info, spec->gso_max_bytes, e);
 	if (rc)
 		return rc;
-	if (!t->gso_before)
-		t->gso_before = info.gso_max_bytes ? info.gso_max_bytes : 65536;
 	++*n_changes;
 	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
 	if (!rc && info.gso_max_bytes != spec->gso_max_bytes)
@@ -231,8 +284,12 @@ static int check_backend(const struct shape_spec *spec, struct bace_err *e)
 static int apply_all(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
 		     size_t *n_changes, struct bace_err *e)
 {
-	int rc = clear_abandoned(s, plan, e);
+	int rc = prepare_tc(s, &plan->egress, spec, e);
 
+	if (!rc)
+		rc = prepare_tc(s, &plan->ingress, spec, e);
+	if (!rc)
+		rc = clear_abandoned(s, plan, n_changes, e);
 	if (!rc)
 		rc = apply_tc(s, &plan->egress, n_changes, e);
 	if (!rc)
@@ -302,22 +359,83 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 	return rc;
 }
 
-int shaping_clear(struct shaping *s, struct bace_err *e)
+static int clear_interfaces(struct shaping *s, struct bace_err *e)
 {
 	struct bace_err later;
-	int rc = stop_line(s, e);
+	size_t ignored = 0;
+	int rc = 0;
 
-	for (size_t i = 0; i < s->n_touched; i++) {
-		int rc_tc = clear_tc(s, &s->touched[i], rc ? &later : e);
+	for (size_t i = 0; i < s->touched.n; i++) {
+		int rc_tc = clear_tc(s, &s->touched.v[i], &ignored, rc ? &later : e);
 		int rc_gso;
 
 		rc = rc ? rc : rc_tc;
-		rc_gso = restore_gso(s, &s->touched[i], rc ? &later : e);
+		rc_gso = restore_gso(s, &s->touched.v[i], rc ? &later : e);
 		rc = rc ? rc : rc_gso;
 	}
-	if (!rc)
-		s->n_touched = 0;
+	return rc;
+}
+
+int shaping_clear(struct shaping *s, struct bace_err *e)
+{
+	struct bace_err later;
+	int rc_line = stop_line(s, e);
+	int rc = clear_interfaces(s, rc_line ? &later : e);
+
 	s->active = false;
+	rc = rc_line ? rc_line : rc;
+	/* What could not be undone stays in the journal. */
+	if (rc)
+		return rc;
+	if (s->config.journal_dir && s->touched.n)
+		rc = journal_remove(s->config.journal_dir, e);
+	journal_free(&s->touched);
+	return rc;
+}
+
+/* What is ours says so by its handle: a journal is not needed to find it. */
+static int clear_by_handle(struct shaping *s, struct bace_err *e)
+{
+	struct if_nameindex *all = if_nameindex();
+	int rc = 0;
+
+	for (struct if_nameindex *i = all; i && i->if_index && !rc; i++) {
+		struct if_state nothing = { 0 };
+		size_t sent = 0;
+
+		snprintf(nothing.ifname, sizeof(nothing.ifname), "%s", i->if_name);
+		rc = kernel_apply(&s->nl, &nothing, &sent, e);
+		if (!rc && sent)
+			bace_log(BACE_INFO, "shaper", "removed the shaping of %s", i->if_name);
+		rc = rc == -ENODEV ? 0 : rc;
+	}
+	if_freenameindex(all);
+	return rc;
+}
+
+int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e)
+{
+	const struct shaping_config c = { .journal_dir = journal_dir };
+	struct shaping *s;
+	int rc = shaping_open(&c, &s, e);
+
+	if (rc)
+		return rc;
+	rc = delay_rules_clear_leftovers(e);
+	if (!rc && journal_dir) {
+		rc = journal_read(journal_dir, &s->touched, e);
+		if (!rc) {
+			rc = shaping_clear(s, e);
+		} else if (rc == -ENOENT || rc == -EBADMSG) {
+			/* Ours can be told without it; what was there before cannot. */
+			if (rc == -EBADMSG)
+				bace_log(BACE_WARN, "shaper", "%s", e->msg);
+			rc = 0;
+		}
+	}
+	if (!rc)
+		rc = clear_by_handle(s, e);
+	shaping_close(s);
 	return rc;
 }
 

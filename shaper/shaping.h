@@ -10,7 +10,14 @@
 
 struct shaping;
 
-int shaping_open(struct shaping **out, struct bace_err *e);
+struct shaping_config {
+	/* Refuse the interface of the default route, and to replace qdiscs that
+	 * somebody made, unless the spec insists. */
+	bool guard;
+	const char *journal_dir;	/* NULL: none; borrowed */
+};
+
+int shaping_open(const struct shaping_config *c, struct shaping **out, struct bace_err *e);
 /* Does not clear. */
 void shaping_close(struct shaping *s);
 /* Makes everything as the spec says and reads it back. On failure what was
@@ -21,6 +28,9 @@ int shaping_stats(struct shaping *s, struct shape_stats *out, struct bace_err *e
 /* Everything as it was before the first apply. */
 int shaping_clear(struct shaping *s, struct bace_err *e);
 bool shaping_active(const struct shaping *s);
+/* Undoes what the journal of an earlier, dead process says and removes what is
+ * ours by its handle from all interfaces here. */
+int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e);
 /* Readable when the delay line has died; -1: there is none. */
 int shaping_dead_fd(const struct shaping *s);
 

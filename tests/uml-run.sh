@@ -78,7 +78,7 @@ machine_status=$?
 tr -d '\r' < "$dir/output" | sed "/^$marker /,\$d"
 status=$(tr -d '\r' < "$dir/output" | sed -n "s/^$marker \([0-9]*\)$/\1/p" | tail -n 1)
 [ -n "$status" ] && exit "$status"
-[ $machine_status = 124 ] && { echo "uml-run: stopped after $limit_s s" >&2; exit 124; }
-echo "uml-run: UML did not run the command; its last words:" >&2
+[ $machine_status = 124 ] || [ $machine_status = 137 ] && { echo "uml-run: stopped after $limit_s s" >&2; exit 124; }
+echo "uml-run: UML did not run the command (status $machine_status); its last words:" >&2
 tail -n 5 "$dir/errors" >&2
 exit 125

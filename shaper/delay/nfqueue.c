@@ -119,13 +119,14 @@ int nfqueue_fd(const struct nfqueue *q)
 
 static int64_t timestamp_ns(const struct nlattr *a)
 {
-	const struct nfqnl_msg_packet_timestamp *t = attr_struct(a, sizeof(*t));
+	/* Two 64-bit words, which netlink aligns to four bytes only. */
+	const char *t = attr_struct(a, sizeof(struct nfqnl_msg_packet_timestamp));
 	uint64_t sec, usec;
 
 	if (!t)
 		return 0;
-	memcpy(&sec, &t->sec, sizeof(sec));
-	memcpy(&usec, &t->usec, sizeof(usec));
+	memcpy(&sec, t, sizeof(sec));
+	memcpy(&usec, t + sizeof(sec), sizeof(usec));
 	return (int64_t)(__builtin_bswap64(sec) * 1000000000ULL + __builtin_bswap64(usec) * 1000ULL);
 }
 

@@ -139,6 +139,6 @@ int main(int argc, char **argv)
 		return BACE_EXIT_INPUT;
 	}
 	bace_log_setup(&log);
-	rc = c.clear ? clear_leftovers(&c, &e) : server_run(&c, &e);
+	rc = c.clear ? shaping_clear_leftovers(c.state_dir, &e) : server_run(&c, &e);
 	return rc ? finish(&e, rc) : BACE_EXIT_OK;
 }

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "shaper/delay/rules.h"
+#include "shaper/guard.h"
 #include "shaper/shaperd/shaperd.h"
 
 #define BACKLOG 16
@@ -170,6 +170,17 @@ static int serve(struct server *s)
 	}
 }
 
+/* A journal that is still there is a predecessor's that crashed. */
+static int open_shaping(struct server *s, struct bace_err *e)
+{
+	const struct shaping_config c = {
+		.guard = s->config->guard == GUARD_ON || (s->config->guard == GUARD_AUTO && guard_is_machine_namespace()),
+		.journal_dir = s->config->state_dir };
+	int rc = s->config->state_dir ? shaping_clear_leftovers(s->config->state_dir, e) : 0;
+
+	return rc ? rc : shaping_open(&c, &s->shaping, e);
+}
+
 int server_run(const struct shaperd_config *c, struct bace_err *e)
 {
 	struct server s = { .config = c, .listen_fd = -1, .signal_fd = -1 };
@@ -181,7 +192,7 @@ int server_run(const struct shaperd_config *c, struct bace_err *e)
 	if (!rc)
 		rc = open_signals(&s, e);
 	if (!rc)
-		rc = shaping_open(&s.shaping, e);
+		rc = open_shaping(&s, e);
 	if (!rc)
 		rc = open_socket(&s, e);
 	if (!rc) {

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -121,6 +122,16 @@ static int check_greeting(struct session *s, struct bace_err *e)
 	return 0;
 }
 
+/* Who holds the lease learns of a dead delay line within a keepalive's period. */
+static int check_line(const struct shaping *sh, struct bace_err *e)
+{
+	struct pollfd p = { .fd = shaping_dead_fd(sh), .events = POLLIN };
+
+	if (p.fd < 0 || poll(&p, 1, 0) <= 0)
+		return 0;
+	return bace_fail(e, EIO, "its delay line died");
+}
+
 static int serve(struct session *s, const struct shaperd_config *c, struct shaping *sh)
 {
 	struct bace_err e = { 0 };
@@ -139,7 +150,7 @@ static int serve(struct session *s, const struct shaperd_config *c, struct shapi
 	case SHAPERD_STATS_NEXT:
 		return serve_stats(s, sh);
 	case SHAPERD_KEEPALIVE:
-		return answer(s, 0, &e, 0);
+		return answer(s, check_line(sh, &e), &e, 0);
 	case SHAPERD_CLEAR:
 		return answer(s, shaping_clear(sh, &e), &e, 0);
 	default:

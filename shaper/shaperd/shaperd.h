@@ -50,9 +50,6 @@ void session_free(struct session *s);	/* closes; NULL is allowed */
 /* Reads one request, does it and answers. -errno: the connection is over. */
 int session_serve(struct session *s, const struct shaperd_config *c, struct shaping *sh);
 
-/* Undoes what an earlier, dead process left in this network namespace. */
-int clear_leftovers(const struct shaperd_config *c, struct bace_err *e);
-
 /* ---- server ---- */
 /* Runs until a signal; everything is cleared when it returns. */
 int server_run(const struct shaperd_config *c, struct bace_err *e);

@@ -395,19 +395,19 @@ static int teardown(void **state)
 static int body(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_back_what_was_asked),
-		cmocka_unit_test(a_second_apply_sends_nothing_and_counters_run_on),
-		cmocka_unit_test(closing_the_connection_restores_everything),
-		cmocka_unit_test(a_killed_client_loses_its_lease),
-		cmocka_unit_test(a_second_client_is_refused_while_the_lease_is_held),
-		cmocka_unit_test(a_second_daemon_in_the_namespace_is_refused),
-		cmocka_unit_test(the_lease_ends_at_its_deadline),
-		cmocka_unit_test(sigterm_clears_and_a_leftover_can_be_cleared),
-		cmocka_unit_test(a_dead_delay_line_is_never_quietly_fast),
-		cmocka_unit_test(gso_max_size_is_set_and_put_back),
-		cmocka_unit_test(bad_plans_change_nothing),
-		cmocka_unit_test(a_partial_failure_is_undone),
-		cmocka_unit_test(links_come_and_go_in_place),
+		cmocka_unit_test_teardown(reads_back_what_was_asked, after_each),
+		cmocka_unit_test_teardown(a_second_apply_sends_nothing_and_counters_run_on, after_each),
+		cmocka_unit_test_teardown(closing_the_connection_restores_everything, after_each),
+		cmocka_unit_test_teardown(a_killed_client_loses_its_lease, after_each),
+		cmocka_unit_test_teardown(a_second_client_is_refused_while_the_lease_is_held, after_each),
+		cmocka_unit_test_teardown(a_second_daemon_in_the_namespace_is_refused, after_each),
+		cmocka_unit_test_teardown(the_lease_ends_at_its_deadline, after_each),
+		cmocka_unit_test_teardown(sigterm_clears_and_a_leftover_can_be_cleared, after_each),
+		cmocka_unit_test_teardown(a_dead_delay_line_is_never_quietly_fast, after_each),
+		cmocka_unit_test_teardown(gso_max_size_is_set_and_put_back, after_each),
+		cmocka_unit_test_teardown(bad_plans_change_nothing, after_each),
+		cmocka_unit_test_teardown(a_partial_failure_is_undone, after_each),
+		cmocka_unit_test_teardown(links_come_and_go_in_place, after_each),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

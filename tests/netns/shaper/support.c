@@ -25,6 +25,7 @@
 
 enum delay_kind backend;
 static char shaperd_path[512];
+static pid_t running;
 
 /* ---- sandbox ---- */
 static void write_file(const char *path, const char *text)
@@ -206,6 +207,7 @@ pid_t shaperd_start(const char *ns, const char *options)
 			fail_msg("it did not start: %s", cmd);
 	}
 	assert_int_equal(access(SOCKET, F_OK), 0);
+	running = pid;
 	return pid;
 }
 
@@ -219,6 +221,20 @@ void shaperd_stop(pid_t pid, int signal)
 	if (signal == SIGTERM)
 		assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
 	unlink(SOCKET);
+	running = 0;
+}
+
+int after_each(void **state)
+{
+	if (running) {
+		kill(running, SIGKILL);
+		waitpid(running, NULL, 0);
+		running = 0;
+		unlink(SOCKET);
+		sh_status("ip netns exec g %s --clear -q", shaperd_path);
+	}
+	sh_status("ip netns exec g sh -c 'for d in wan0 lan0; do tc qdisc del dev $d root; done' 2>/dev/null; rm -rf /run/state");
+	return 0;
 }
 
 struct shape_spec spec_to_a(struct shape_link *l, uint64_t rate_bps, int64_t latency_ns)

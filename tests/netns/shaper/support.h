@@ -39,6 +39,8 @@ char *sh_output(const char *fmt, ...) BACE_PRINTF(1, 2);
 /* bace-shaperd in namespace `ns`, listening at SOCKET. */
 pid_t shaperd_start(const char *ns, const char *options);
 void shaperd_stop(pid_t pid, int signal);
+/* After a test, however it ended: no daemon, and g without shaping. */
+int after_each(void **state);
 
 /* One link to a's region (number 1), both families. */
 struct shape_spec spec_to_a(struct shape_link *link, uint64_t rate_bps, int64_t latency_ns);
