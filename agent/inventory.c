@@ -62,7 +62,7 @@ static json_int_t link_speed_mbps(int fd, const char *name)
 	/* ethtool_cmd_speed() shifts into the sign bit. */
 	uint32_t speed = (uint32_t)cmd.speed_hi << 16 | cmd.speed;
 
-	return speed == (uint32_t)SPEED_UNKNOWN ? -1 : speed;
+	return speed == (uint32_t)SPEED_UNKNOWN ? -1 : (json_int_t)speed;
 }
 
 static void link_driver(int fd, const char *name, char driver[32])

@@ -13,7 +13,8 @@
 
 #define QUEUE_MAX 64
 #define KEEPALIVE_MS 1000
-#define ANSWER_S 10		/* of bace-shaperd */
+#define PLAN_S 10		/* for bace-shaperd to answer */
+#define ANSWER_S 2
 #define CONNECT_S 5.0		/* it may be starting, or undoing the last lease */
 #define RETRY_US 20000
 
@@ -108,6 +109,14 @@ static void disconnect(struct lease *l)
 	l->client = NULL;
 }
 
+static void limit_answer(const struct lease *l, int seconds)
+{
+	struct timeval limit = { .tv_sec = seconds };
+
+	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
 static bool worth_retrying(int rc)
 {
 	return rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY;
@@ -116,7 +125,6 @@ static bool worth_retrying(int rc)
 static int connect_shaperd(struct lease *l, struct bace_err *e)
 {
 	int64_t until = bace_mono_ns() + (int64_t)(CONNECT_S * 1e9);
-	struct timeval limit = { .tv_sec = ANSWER_S };
 	int rc;
 
 	if (l->client)
@@ -128,8 +136,6 @@ static int connect_shaperd(struct lease *l, struct bace_err *e)
 		usleep(RETRY_US);
 	if (rc)
 		return rc;
-	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	publish_fd(l, shaperd_fd(l->client));
 	return 0;
 }
@@ -158,8 +164,11 @@ static void do_job(struct lease *l, struct lease_job *j)
 	switch (j->op) {
 	case LEASE_PLAN:
 		j->rc = connect_shaperd(l, &j->e);
-		if (!j->rc)
-			j->rc = shaperd_plan(l->client, &j->spec, &j->e);
+		if (j->rc)
+			break;
+		limit_answer(l, PLAN_S);
+		j->rc = shaperd_plan(l->client, &j->spec, &j->e);
+		limit_answer(l, ANSWER_S);
 		if (!j->rc)
 			j->changes = shaperd_changes(l->client);
 		break;

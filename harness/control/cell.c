@@ -8,7 +8,7 @@
 #define RETURN_S 8.0		/* a host that is away may come back before the cell starts */
 #define LAUNCH_S 20.0
 #define CONNECT_S 30.0
-#define FAILING_S 0.25
+#define SETTLE_S 0.25
 #define BARRIER_LEAD_NS 150000000
 #define MODULE "control"
 
@@ -48,6 +48,36 @@ static void fail(struct cell_run *r, int severity, const char *why)
 	cell_invalid(r, severity, "%s", why);
 	if (r->phase < PHASE_FAILING)
 		enter(r, PHASE_FAILING);
+	else if (severity == SEVERITY_CAUSE)
+		arm(r, 0);
+}
+
+static void on_alive(void *arg, struct host *h, const json_t *reply, const struct bace_err *err)
+{
+	struct cell_run *r = arg;
+
+	/* One that is dead says so through on_trouble. */
+	if (r->phase == PHASE_FAILING && !err && --r->waiting == 0)
+		arm(r, SETTLE_S);
+}
+
+/* A rank whose peer vanished is often heard before the reason why the peer
+ * vanished: an agent that is cut off is known to be so only after a while. */
+static void look_for_cause(struct cell_run *r)
+{
+	if (r->severity == SEVERITY_CAUSE) {
+		arm(r, 0);
+		return;
+	}
+	r->waiting = 1;
+	for (int i = 0; i < r->c->n_hosts; i++) {
+		if (!r->needed[i])
+			continue;
+		r->waiting++;
+		host_request(&r->c->hosts[i], json_pack("{s:s}", "type", "clock"), ANSWER_S, on_alive, r);
+	}
+	if (--r->waiting == 0)
+		arm(r, SETTLE_S);
 }
 
 /* ---- hosts ---- */
@@ -370,13 +400,13 @@ static void enter(struct cell_run *r, enum cell_phase phase)
 	static const double seconds[] = {
 		[PHASE_PREPARE] = RETURN_S, [PHASE_LAUNCH] = LAUNCH_S, [PHASE_BEFORE] = ANSWER_S,
 		[PHASE_CONNECT] = CONNECT_S, [PHASE_START] = ANSWER_S, [PHASE_RUN] = INFINITY,
-		[PHASE_AFTER] = ANSWER_S, [PHASE_FAILING] = FAILING_S, [PHASE_STOP] = STOP_S + 1,
+		[PHASE_AFTER] = ANSWER_S, [PHASE_FAILING] = 0, [PHASE_STOP] = STOP_S + 1,
 		[PHASE_OVER] = 0,
 	};
 
 	r->phase = phase;
 	/* OVER comes from the loop, when no handler of a rank is on the stack. */
-	arm(r, seconds[phase]);
+	arm(r, phase == PHASE_FAILING ? r->c->cfg.heartbeat_dead_s + 1 : seconds[phase]);
 	switch (phase) {
 	case PHASE_PREPARE:
 		prepare(r);
@@ -403,6 +433,8 @@ static void enter(struct cell_run *r, enum cell_phase phase)
 		stop(r);
 		break;
 	case PHASE_FAILING:
+		look_for_cause(r);
+		break;
 	case PHASE_OVER:
 		break;
 	}

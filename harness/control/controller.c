@@ -132,6 +132,8 @@ int controller_open(const struct controller_config *cfg, struct controller **out
 	if (!c)
 		return bace_fail(e, ENOMEM, "controller: out of memory");
 	c->cfg = *cfg;
+	if (!(c->cfg.heartbeat_dead_s > 0))
+		c->cfg.heartbeat_dead_s = 3;
 	c->wake = -1;
 	c->last_task = &c->tasks;
 	pthread_mutex_init(&c->lock, NULL);

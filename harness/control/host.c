@@ -332,7 +332,7 @@ void hosts_handlers(struct controller *c, struct wire_handlers *h)
 {
 	*h = (struct wire_handlers){ .on_open = on_open, .on_message = on_message, .on_close = on_close,
 				     .arg = c };
-	h->limits.dead_s = c->cfg.heartbeat_dead_s > 0 ? c->cfg.heartbeat_dead_s : 3;
+	h->limits.dead_s = c->cfg.heartbeat_dead_s;
 	if (h->limits.dead_s < 3)
 		h->limits.heartbeat_s = h->limits.dead_s / 3;
 }
