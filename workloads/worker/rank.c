@@ -86,12 +86,6 @@ static int adopt(struct rank *r, int i, int fd, bool connecting, struct bace_err
 	return send_message(r, i, MESSAGE_WARM, &(struct message_id){ 0 }, 0, e);
 }
 
-/* A local hop's network is imitated, not used: its congestion control is the host's. */
-static const char *hop_cc(const struct rank *r, int i)
-{
-	return r->spec.hops[i].kind == HOP_TCP ? r->spec.congestion_control : "";
-}
-
 static int open_listeners(struct rank *r, struct bace_err *e)
 {
 	for (int i = 0; i < r->spec.n_hops; i++) {
