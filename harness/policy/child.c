@@ -153,8 +153,10 @@ int child_ask(struct child *c, const char *line, size_t len, double timeout_s, c
 
 	/* An answer to no question: the two are out of step. */
 	if (rc) {
-		if (rc > 0)
+		if (rc > 0) {
 			free(*reply);
+			*reply = NULL;
+		}
 		return bace_fail(err, EPROTO, "it wrote more than one line for one question");
 	}
 	for (;;) {
