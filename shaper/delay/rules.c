@@ -106,6 +106,13 @@ static int removal_text(const char *saved, struct bace_buf *out)
 	return rc ? rc : bace_buf_addf(out, "-F " CHAIN "\n-X " CHAIN "\nCOMMIT\n");
 }
 
+/* Without the kernel's part legacy rules cannot stand; the tool then fails. */
+static bool no_legacy_tables(uint8_t family)
+{
+	return access(family == AF_INET ? "/proc/thread-self/net/ip_tables_names"
+					: "/proc/thread-self/net/ip6_tables_names", F_OK) != 0;
+}
+
 static int clear_family(uint8_t family, struct bace_err *e)
 {
 	const char *const args[] = { "-t", "mangle", NULL };
@@ -116,7 +123,7 @@ static int clear_family(uint8_t family, struct bace_err *e)
 		return 0;
 	rc = process_run(tools_of(family).save, args, NULL, &saved, e);
 	/* Without the tool there can be no rule of ours. */
-	if (rc == -ENOENT)
+	if (rc == -ENOENT || (rc && no_legacy_tables(family)))
 		rc = 0;
 	else if (!rc && removal_text(saved.p ? saved.p : "", &text))
 		rc = bace_fail(e, ENOMEM, "out of memory");
