@@ -1,63 +1,66 @@
 /*
  * The engine that executes a schedule: one state machine over any number of
- * stages, without clock or I/O of its own, so that tests drive it under a
- * virtual clock. Times are ns of one monotonic clock.
+ * stages, over asynchronous computation and transport, without clock or I/O of
+ * its own, so that tests drive it under a virtual clock. Times are ns of one
+ * monotonic clock.
  *
- * An operation starts at max(its input's arrival, the PLANNED end of the one
- * before): lateness of the host does not accumulate.
+ * An operation starts at max(its input's arrival, the end of the one before);
+ * with timed compute that end is the planned one: lateness of the host does not
+ * accumulate.
+ *
+ * Steps are separated by a flush that costs a step nothing: a stage that has
+ * ended a step and has the token of the stage after it passes one to the stage
+ * before it, behind its last gradient; stage 0 begins the next step at the later
+ * of its own end and the token. Where the last gradient already implies that
+ * all stages have ended (all schedules but zb-h1) the token is there before
+ * stage 0 itself ends.
  */
 #ifndef BACE_WORKER_ENGINE_H
 #define BACE_WORKER_ENGINE_H
 
-#include "workloads/worker/worker.h"
-
-struct message_id {
-	int32_t step;			/* < 0: warm-up */
-	int32_t micro_batch;
-	uint8_t chunk;			/* of the sender */
-};
-
-struct op_record {
-	int32_t stage, step, micro_batch;
-	uint8_t kind;			/* 0 F, 1 B, 2 W, 3 activation, 4 gradient */
-	int64_t start, end, planned_end;
-};
-
-struct step_record {
-	int32_t stage, step;
-	int64_t start, end, compute;
-};
+#include "workloads/worker/compute.h"
+#include "workloads/worker/message.h"
+#include "workloads/worker/timeline.h"
 
 struct engine;
 
 struct engine_io {
-	/* A message for a hop that is not internal; made: planned end of the
-	 * operation. hop: index into spec->hops. */
-	int (*send)(void *arg, int hop, bool forward, const struct message_id *id, int64_t made,
-		    struct bace_err *e);
+	/* Sends over a hop that is not internal (index into spec->hops). With
+	 * tell_left, engine_left is called when the message has left; only over
+	 * tcp hops, and only without overlap. */
+	int (*send)(void *arg, int hop, const struct message *m, bool tell_left, struct bace_err *e);
+	/* A stage (index into spec->stages) has ended a step; may be NULL. */
+	void (*step_ended)(void *arg, int slot, int step);
 	void *arg;
 };
 
-/* spec is borrowed and must outlive the engine. */
-int engine_create(const struct worker_spec *spec, const struct engine_io *io, struct engine **out,
-		  struct bace_err *e);
+/* spec and compute are borrowed and must outlive the engine. */
+int engine_create(const struct worker_spec *spec, const struct engine_io *io, struct compute *compute,
+		  struct engine **out, struct bace_err *e);
 void engine_destroy(struct engine *en);
 
 /* The first step begins at `at`. */
 int engine_go(struct engine *en, int64_t at, struct bace_err *e);
-/* A message came over a tcp hop (arrived = now), or the header of a local one
- * (arrived is ignored: the hop's own rate and latency decide). */
-int engine_receive(struct engine *en, int hop, bool forward, const struct message_id *id,
-		   int64_t made, int64_t arrived, struct bace_err *e);
-/* Completes what should have ended by now. */
+/* A message's first and last byte came over a tcp hop; of a local one, when its
+ * header came (the hop's own rate and latency say when it arrives). */
+int engine_receive(struct engine *en, int hop, const struct message *m, int64_t first, int64_t arrived,
+		   struct bace_err *e);
+/* What was sent with tell_left has left. */
+int engine_left(struct engine *en, int hop, bool forward, int64_t left, struct bace_err *e);
+/* The kernel has taken a message's last byte. */
+void engine_sent(struct engine *en, int hop, const struct message *m, int64_t now);
+/* Completes what has ended by now. */
 int engine_advance(struct engine *en, int64_t now, struct bace_err *e);
-/* When the next operation ends; INT64_MAX: only a message can go on. */
+/* When the next operation ends; INT64_MAX: only a message, or the compute's fd,
+ * can go on. */
 int64_t engine_deadline(const struct engine *en);
 bool engine_done(const struct engine *en);
-/* What is being waited for, for a time-out's message. */
-void engine_describe_wait(const struct engine *en, char *text, size_t size);
 
-size_t engine_ops(const struct engine *en, const struct op_record **v);
-size_t engine_steps(const struct engine *en, const struct step_record **v);
+/* The step (< 0: warm-up) that the stage at this end of the hop is in. */
+int engine_step_at(const struct engine *en, int hop);
+/* -ETIMEDOUT, and what is being waited for: "hop 2 step 3: no activation ...". */
+int engine_waited(const struct engine *en, int64_t waited_ns, struct bace_err *e);
+
+const struct timeline *engine_timeline(const struct engine *en);
 
 #endif

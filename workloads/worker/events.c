@@ -13,7 +13,7 @@ void event_send(json_t *event)
 
 	json_decref(event);
 	if (!text) {
-		fputs("bace-worker: an event could not be encoded\n", stderr);
+		bace_log(BACE_ERROR, "worker", "an event could not be encoded");
 		exit(BACE_EXIT_FAILED);
 	}
 	if (bace_write_all(1, text, strlen(text)) || bace_write_all(1, "\n", 1))
@@ -26,10 +26,30 @@ void event_listening(int hop, uint16_t port)
 	event_send(json_pack("{s:s,s:i,s:i}", "event", "listening", "hop", hop, "port", (int)port));
 }
 
+static const char *cause(int errnum)
+{
+	switch (errnum) {
+	case EINVAL:
+		return "input";
+	case ETIMEDOUT:
+		return "timeout";
+	case EPROTO:
+		return "protocol";
+	case ECONNRESET:
+	case ECONNREFUSED:
+	case ECONNABORTED:
+	case EPIPE:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return "peer";
+	}
+	return "system";
+}
+
 void event_error(const struct bace_err *e)
 {
-	fprintf(stderr, "bace-worker: %s\n", e->msg);
-	event_send(json_pack("{s:s,s:s}", "event", "error", "text", e->msg));
+	bace_log(BACE_ERROR, "worker", "%s", e->msg);
+	event_send(json_pack("{s:s,s:s,s:s}", "event", "error", "cause", cause(e->errnum), "text", e->msg));
 }
 
 static json_t *take_line(struct commands *c, struct bace_err *e)

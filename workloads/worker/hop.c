@@ -3,177 +3,471 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#define MAGIC 0x65636162u		/* "bace" */
-#define FILLER (256 << 10)
-#define QUEUE_MAX 65536
+#define MODULE "worker"
+#define RING_START 16
+#define MESSAGES_A_TURN 32
 
-_Static_assert(sizeof(struct header) == WORKER_MESSAGE_MIN, "the header's size is part of the protocol");
-
-static const char filler[FILLER];
-
-void hop_conn_init(struct hop_conn *c, const struct worker_spec *spec, int index)
+const struct worker_hop_spec *hop_spec(const struct hop *h)
 {
-	*c = (struct hop_conn){ .spec = spec, .index = index, .fd = -1 };
+	return &h->spec->hops[h->index];
 }
 
-void hop_conn_free(struct hop_conn *c)
+static int context(const struct hop *h, struct bace_err *e)
 {
-	if (c->fd >= 0)
-		close(c->fd);
-	free(c->queue);
-	c->fd = -1;
-	c->queue = NULL;
+	int step = h->events->step(h->events->arg, h->index);
+	char where[40], peer[NET_NAME_MAX + 4] = "";
+
+	/* The engine says itself where it was. */
+	if (!strncmp(e->msg, "hop ", 4))
+		return -e->errnum;
+	if (step == INT32_MAX)
+		snprintf(where, sizeof(where), "hop %d", hop_spec(h)->hop);
+	else
+		snprintf(where, sizeof(where), "hop %d step %d", hop_spec(h)->hop, step);
+	if (h->peer[0])
+		snprintf(peer, sizeof(peer), ": %s", h->peer);
+	return bace_err_context(e, "%s%s", where, peer);
 }
 
-const struct worker_hop_spec *hop_spec(const struct hop_conn *c)
+/* A local hop carries headers over a route that nobody has set up for it. */
+static const char *congestion_control(const struct hop *h)
 {
-	return &c->spec->hops[c->index];
+	return hop_spec(h)->kind == HOP_TCP ? h->spec->congestion_control : "";
 }
 
-static int fail(const struct hop_conn *c, struct bace_err *e, int errnum, const char *what)
+/* Does the peer play the hop's first stage? */
+static bool from_below(const struct hop *h)
 {
-	return bace_fail_errno(e, errnum, "hop %d: %s", hop_spec(c)->hop, what);
+	return hop_spec(h)->role == HOP_LISTEN;
 }
 
-static uint64_t checksum(const struct header *h)
+/* Messages of the schedule, and tokens, that this end receives in the whole run. */
+static uint64_t expected(const struct hop *h)
 {
-	return bace_hash64(h, offsetof(struct header, checksum), MAGIC);
+	const struct schedule_spec *s = &h->spec->schedule;
+	bool wrap = hop_spec(h)->hop == s->stages - 1;
+	uint64_t chunks = s->kind == SCHED_INTERLEAVED_1F1B ? (uint64_t)(s->chunks - wrap) : 1;
+	uint64_t a_step = chunks * (uint64_t)s->micro_batches + (!wrap && !from_below(h));
+
+	return a_step * (uint64_t)(h->spec->warmup_steps + h->spec->steps);
 }
 
-static int grow(struct hop_conn *c)
-{
-	uint32_t cap = c->cap ? 2 * c->cap : 16, n = c->tail - c->head;
-	struct header *v = malloc(cap * sizeof(*v));
+/* ---- receiving ---- */
 
+static int grow_ring(struct hop *h, uint64_t need)
+{
+	uint64_t cap = h->cap ? h->cap : RING_START;
+	struct partial *v;
+
+	while (cap < need)
+		cap *= 2;
+	v = calloc(cap, sizeof(*v));
 	if (!v)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = c->queue[(c->head + i) & (c->cap - 1)];
-	free(c->queue);
-	c->queue = v;
-	c->head = 0;
-	c->tail = n;
-	c->cap = cap;
+	for (uint64_t i = 0; i < h->cap; i++)
+		v[(h->head + i) & (cap - 1)] = h->partial[(h->head + i) & (h->cap - 1)];
+	free(h->partial);
+	h->partial = v;
+	h->cap = cap;
 	return 0;
 }
 
-int hop_conn_queue(struct hop_conn *c, enum message_kind kind, const struct message_id *id,
-		   int64_t made, struct bace_err *e)
+static int deliver(struct hop *h, const struct message *m, int64_t first, int64_t now,
+		   struct bace_err *e)
 {
-	const struct worker_hop_spec *s = hop_spec(c);
-	struct header h = { .magic = MAGIC, .kind = kind, .job = c->spec->job, .hop = s->hop,
-		.step = id->step, .micro_batch = id->micro_batch, .chunk = id->chunk, .made = made,
-		.bytes = s->kind == HOP_LOCAL ? WORKER_MESSAGE_MIN : s->bytes };
+	h->received++;
+	return h->events->received(h->events->arg, h->index, m, first, now, e);
+}
 
-	h.stage = kind == MESSAGE_GRADIENT ? (s->hop + 1) % c->spec->schedule.stages : s->hop;
-	h.checksum = checksum(&h);
-	if (c->tail - c->head == c->cap) {
-		if (c->cap >= QUEUE_MAX)
-			return bace_fail(e, ENOBUFS, "hop %d: %u messages wait to be sent", s->hop, c->cap);
-		if (grow(c))
-			return bace_fail(e, ENOMEM, "hop %d: out of memory", s->hop);
+static int take_part(struct hop *h, struct sock *s, const struct message *m, int64_t now,
+		     struct bace_err *e)
+{
+	uint64_t number = s->n_data++;
+	struct partial *p;
+
+	if (number - h->head >= h->cap && grow_ring(h, number - h->head + 1))
+		return bace_fail(e, ENOMEM, "out of memory");
+	p = &h->partial[number & (h->cap - 1)];
+	if (!p->parts) {
+		p->m = *m;
+		p->first = s->first;
+	} else if (p->m.kind != m->kind || p->m.step != m->step || p->m.micro_batch != m->micro_batch ||
+		   p->m.chunk != m->chunk) {
+		return bace_fail(e, EPROTO, "parts of two messages: step %d micro-batch %d and step %d "
+				 "micro-batch %d", p->m.step, p->m.micro_batch, m->step, m->micro_batch);
 	}
-	c->queue[c->tail++ & (c->cap - 1)] = h;
-	c->payload_bytes += h.bytes;
+	if (s->first < p->first)
+		p->first = s->first;
+	p->parts++;
+	while (h->partial[h->head & (h->cap - 1)].parts == hop_spec(h)->sockets) {
+		struct partial whole = h->partial[h->head & (h->cap - 1)];
+		int rc;
+
+		h->partial[h->head++ & (h->cap - 1)].parts = 0;
+		rc = deliver(h, &whole.m, whole.first, now, e);
+		if (rc)
+			return rc;
+	}
 	return 0;
 }
 
-int64_t hop_conn_expected(const struct hop_conn *c)
+static int check(void *arg, const struct header *in, struct bace_err *e)
 {
-	const struct schedule_spec *s = &c->spec->schedule;
-	bool wrap = hop_spec(c)->hop == s->stages - 1;
-	int64_t chunks = s->kind == SCHED_INTERLEAVED_1F1B ? s->chunks - wrap : 1;
+	struct hop *h = arg;
 
-	return chunks * s->micro_batches * (c->spec->warmup_steps + c->spec->steps);
+	return header_check(in, h->spec, hop_spec(h), from_below(h), e);
 }
 
-bool hop_conn_pending(const struct hop_conn *c)
+static int on_readable(struct hop *h, struct sock *s, int64_t now, struct bace_err *e)
 {
-	return c->head != c->tail;
+	struct header in;
+	struct message m;
+	int rc = 0;
+
+	for (int i = 0; i < MESSAGES_A_TURN; i++) {
+		rc = sock_read(s, now, check, h, &in, e);
+		if (rc <= 0)
+			break;
+		header_read(&in, &m);
+		if (m.kind == MESSAGE_WARM) {
+			h->n_warm++;
+			rc = 0;
+		} else {
+			rc = m.kind == MESSAGE_TOKEN ? deliver(h, &m, s->first, now, e) :
+						       take_part(h, s, &m, now, e);
+		}
+		if (rc)
+			return rc;
+	}
+	if (rc < 0 || !s->closed)
+		return rc < 0 ? rc : 0;
+	/* A peer that has had its part may leave before this rank is done. */
+	if (h->received < expected(h))
+		return bace_fail(e, ECONNRESET, "the peer closed the connection");
+	return 0;
 }
 
-/* The rest of the first message as an I/O vector. */
-static int rest_of(const struct header *h, uint64_t sent, struct iovec v[2])
+/* ---- sending ---- */
+
+static int flush(struct hop *h, struct sock *s, int64_t now, struct bace_err *e)
 {
-	int n = 0;
+	struct outgoing done;
+	uint32_t events;
+	int rc;
 
-	if (sent < sizeof(*h)) {
-		v[n++] = (struct iovec){ (char *)h + sent, sizeof(*h) - sent };
-		sent = sizeof(*h);
-	}
-	if (sent < h->bytes) {
-		uint64_t left = h->bytes - sent;
+	while ((rc = sock_write(s, &done, e)) > 0) {
+		struct message m;
 
-		v[n++] = (struct iovec){ (void *)filler, left < FILLER ? left : FILLER };
+		header_read(&done.h, &m);
+		/* The last part, as good as: parts are equal. */
+		if (done.h.part == done.h.parts - 1)
+			h->events->sent(h->events->arg, h->index, &m, now);
 	}
+	if (rc)
+		return rc;
+	events = (s->closed ? 0u : (uint32_t)EPOLLIN) |
+		 (s->connecting || sock_pending(s) ? (uint32_t)EPOLLOUT : 0u);
+	return loop_watch(h->loop, &s->watch, events, e);
+}
+
+static int send_part(struct hop *h, int i, const struct message *m, bool tell_left, struct bace_err *e)
+{
+	struct header out;
+	int rc;
+
+	header_fill(&out, h->spec, hop_spec(h), m, i);
+	rc = sock_queue(&h->socks[i], &out, tell_left, e);
+	return rc ? rc : flush(h, &h->socks[i], loop_now(h->loop), e);
+}
+
+int hop_send(struct hop *h, const struct message *m, bool tell_left, struct bace_err *e)
+{
+	int parts = m->kind == MESSAGE_TOKEN ? 1 : hop_spec(h)->sockets, rc = 0;
+
+	if (tell_left) {
+		h->sent_parts = 0;
+		h->left_forward = message_is_forward(m->kind);
+	}
+	for (int i = 0; !rc && i < parts; i++)
+		rc = send_part(h, i, m, tell_left, e);
+	return rc ? context(h, e) : 0;
+}
+
+static int on_acked(struct hop *h, int64_t now, struct bace_err *e)
+{
+	struct net_info t;
+	int rc;
+
+	if (++h->sent_parts < (uint64_t)hop_spec(h)->sockets)
+		return 0;
+	/* The acknowledgement came one RTT after the last byte had left. */
+	hop_info(h, &t);
+	rc = h->events->left(h->events->arg, h->index, h->left_forward, now - (int64_t)t.min_rtt_us * 1000, e);
+	return rc;
+}
+
+/* ---- connections ---- */
+
+static int begin(struct hop *h, int i, struct bace_err *e)
+{
+	struct sock *s = &h->socks[i];
+	int rc = 0;
+
+	s->connecting = false;
+	if (!h->peer[0])
+		net_peer(s->watch.fd, h->peer);
+	if (!h->spec->overlap)
+		rc = sock_tell_acks(s, e);
+	return rc ? rc : send_part(h, i, &(struct message){ .kind = MESSAGE_WARM }, false, e);
+}
+
+static int on_socket(struct hop *h, struct sock *s, uint32_t events, int64_t now, struct bace_err *e)
+{
+	int rc = 0;
+
+	if (s->connecting) {
+		rc = net_connected(s->watch.fd, e);
+		return rc ? rc : begin(h, (int)(s - h->socks), e);
+	}
+	if ((events & EPOLLERR) && !h->spec->overlap && sock_acked(s))
+		rc = on_acked(h, now, e);
+	if (!rc && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)))
+		rc = on_readable(h, s, now, e);
+	return rc ? rc : flush(h, s, now, e);
+}
+
+static int on_sock_event(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
+{
+	struct hop *h = w->owner;
+	struct sock *s = (struct sock *)((char *)w - offsetof(struct sock, watch));
+
+	return on_socket(h, s, events, now, e) ? context(h, e) : 0;
+}
+
+static int adopt(struct hop *h, int fd, bool connecting, struct bace_err *e)
+{
+	struct sock *s = &h->socks[h->n_socks++];
+
+	sock_init(s, fd);
+	s->watch.fn = on_sock_event;
+	s->watch.owner = h;
+	s->connecting = connecting;
+	net_user_timeout(fd, h->spec->step_timeout_ns);
+	return loop_watch(h->loop, &s->watch, EPOLLIN | (connecting ? (uint32_t)EPOLLOUT : 0u), e);
+}
+
+static void drop_pending(struct hop *h, struct pending *p, const char *why)
+{
+	struct bace_err e;
+	char peer[NET_NAME_MAX];
+
+	if (why) {
+		net_peer(p->watch.fd, peer);
+		bace_log(BACE_WARN, MODULE, "hop %d: a connection from %s is refused: %s", hop_spec(h)->hop,
+			 peer, why);
+	}
+	loop_watch(h->loop, &p->watch, 0, &e);
+	close(p->watch.fd);
+	*p = (struct pending){ .watch.fd = -1 };
+}
+
+static void stop_listening(struct hop *h)
+{
+	struct bace_err e;
+
+	if (h->listener.fd < 0)
+		return;
+	loop_watch(h->loop, &h->listener, 0, &e);
+	close(h->listener.fd);
+	h->listener.fd = -1;
+	for (int i = 0; i < HOP_PENDING_MAX; i++)
+		if (h->pending[i].watch.fd >= 0)
+			drop_pending(h, &h->pending[i], "the hop is complete");
+}
+
+/* The first header says whether a connection is the peer's or a stranger's. */
+static int on_pending(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
+{
+	struct hop *h = w->owner;
+	struct pending *p = (struct pending *)((char *)w - offsetof(struct pending, watch)), was;
+	ssize_t n = recv(w->fd, (char *)&p->in + p->got, sizeof(p->in) - p->got, 0);
+	struct bace_err why;
+	int rc;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0) {
+		drop_pending(h, p, n ? strerror(errno) : "closed");
+		return 0;
+	}
+	p->got += (size_t)n;
+	if (p->got < sizeof(p->in))
+		return 0;
+	if (check(h, &p->in, &why) || p->in.kind != MESSAGE_WARM) {
+		drop_pending(h, p, p->in.kind != MESSAGE_WARM ? "it does not begin as a worker does" : why.msg);
+		return 0;
+	}
+	was = *p;
+	rc = loop_watch(h->loop, &p->watch, 0, e);
+	*p = (struct pending){ .watch.fd = -1 };
+	if (!rc)
+		rc = adopt(h, was.watch.fd, false, e);
+	if (rc)
+		return context(h, e);
+	struct sock *s = &h->socks[h->n_socks - 1];
+
+	s->in = was.in;
+	s->got = sizeof(s->in);
+	s->first = now;
+	if (h->n_socks == hop_spec(h)->sockets)
+		stop_listening(h);
+	rc = begin(h, (int)(s - h->socks), e);
+	/* A local hop's first message is its header. */
+	if (!rc && s->got == s->in.bytes) {
+		s->got = 0;
+		h->n_warm++;
+	}
+	return rc ? context(h, e) : 0;
+}
+
+static struct pending *free_pending(struct hop *h)
+{
+	struct pending *p = &h->pending[h->next_pending++ % HOP_PENDING_MAX];
+
+	for (int i = 0; i < HOP_PENDING_MAX; i++)
+		if (h->pending[i].watch.fd < 0)
+			return &h->pending[i];
+	/* All are silent strangers: one makes room. */
+	drop_pending(h, p, "it says nothing");
+	return p;
+}
+
+static int on_listener(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
+{
+	struct hop *h = w->owner;
+	struct pending *p;
+	int fd, rc = net_accept(w->fd, congestion_control(h), &fd, e);
+
+	if (rc)
+		return rc == -EAGAIN ? 0 : context(h, e);
+	p = free_pending(h);
+	*p = (struct pending){ .watch = { .fd = fd, .fn = on_pending, .owner = h } };
+	return loop_watch(h->loop, &p->watch, EPOLLIN, e);
+}
+
+int hop_listen(struct hop *h, uint16_t *port, struct bace_err *e)
+{
+	int rc = net_listen(hop_spec(h)->addr, 0, &h->listener.fd, port, e);
+
+	h->listener.fn = on_listener;
+	h->listener.owner = h;
+	if (!rc)
+		rc = loop_watch(h->loop, &h->listener, EPOLLIN, e);
+	return rc ? context(h, e) : 0;
+}
+
+int hop_connect(struct hop *h, const char *addr, uint16_t port, struct bace_err *e)
+{
+	snprintf(h->peer, sizeof(h->peer), strchr(addr, ':') ? "[%s]:%u" : "%s:%u", addr, port);
+	for (int i = 0; i < hop_spec(h)->sockets; i++) {
+		int fd, rc = net_connect(addr, port, congestion_control(h), &fd, e);
+
+		if (!rc)
+			rc = adopt(h, fd, true, e);
+		if (rc)
+			return context(h, e);
+	}
+	return 0;
+}
+
+bool hop_warm(const struct hop *h)
+{
+	if (h->n_warm < hop_spec(h)->sockets)
+		return false;
+	for (int i = 0; i < h->n_socks; i++)
+		if (sock_pending(&h->socks[i]))
+			return false;
+	return true;
+}
+
+/* ---- the end ---- */
+
+bool hop_drained(const struct hop *h)
+{
+	for (int i = 0; i < h->n_socks; i++)
+		if (sock_pending(&h->socks[i]) || net_unacked(h->socks[i].watch.fd) > 0)
+			return false;
+	return true;
+}
+
+void hop_shutdown(struct hop *h)
+{
+	for (int i = 0; i < h->n_socks; i++)
+		shutdown(h->socks[i].watch.fd, SHUT_WR);
+}
+
+bool hop_finished(const struct hop *h)
+{
+	for (int i = 0; i < h->n_socks; i++)
+		if (!h->socks[i].closed)
+			return false;
+	return true;
+}
+
+void hop_info(const struct hop *h, struct net_info *out)
+{
+	struct net_info one;
+
+	*out = (struct net_info){ 0 };
+	for (int i = 0; i < h->n_socks; i++)
+		if (!net_info(h->socks[i].watch.fd, &one))
+			net_info_add(out, &one);
+}
+
+uint64_t hop_payload_bytes(const struct hop *h)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < h->n_socks; i++)
+		n += h->socks[i].payload_bytes;
 	return n;
 }
 
-int hop_conn_write(struct hop_conn *c, struct bace_err *e)
+uint64_t hop_messages(const struct hop *h)
 {
-	while (hop_conn_pending(c)) {
-		const struct header *h = &c->queue[c->head & (c->cap - 1)];
-		struct iovec v[2];
-		struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)rest_of(h, c->sent, v) };
-		ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL);
+	uint64_t n = 0;
 
-		if (n < 0)
-			return errno == EAGAIN ? 0 : fail(c, e, errno, "send");
-		c->sent += (uint64_t)n;
-		if (c->sent == h->bytes) {
-			c->head++;
-			c->sent = 0;
-		}
-	}
+	/* Tokens are on the first; all others are shared. */
+	for (int i = 0; i < h->n_socks; i++)
+		n = h->socks[i].messages > n ? h->socks[i].messages : n;
+	return n;
+}
+
+/* ---- life ---- */
+
+int hop_init(struct hop *h, const struct worker_spec *spec, int index, struct loop *loop,
+	     const struct hop_events *events, struct bace_err *e)
+{
+	*h = (struct hop){ .spec = spec, .index = index, .loop = loop, .events = events,
+			   .listener.fd = -1 };
+	for (int i = 0; i < HOP_PENDING_MAX; i++)
+		h->pending[i].watch.fd = -1;
+	h->socks = calloc((size_t)hop_spec(h)->sockets, sizeof(*h->socks));
+	if (!h->socks || grow_ring(h, 1))
+		return bace_fail(e, ENOMEM, "hop %d: out of memory", hop_spec(h)->hop);
 	return 0;
 }
 
-static int check_header(const struct hop_conn *c, struct bace_err *e)
+void hop_free(struct hop *h)
 {
-	const struct header *h = &c->in;
-	const struct worker_hop_spec *s = hop_spec(c);
-	uint64_t bytes = s->kind == HOP_LOCAL ? WORKER_MESSAGE_MIN : s->bytes;
-
-	if (h->magic != MAGIC || h->checksum != checksum(h))
-		return bace_fail(e, EPROTO, "hop %d: a message's checksum is wrong after step %d micro-batch "
-				 "%d", s->hop, h->step, h->micro_batch);
-	if (h->job != c->spec->job || h->hop != s->hop || h->bytes != bytes)
-		return bace_fail(e, EPROTO, "hop %d: a message of job %d hop %d with %llu bytes, wanted job "
-				 "%d with %llu", s->hop, h->job, h->hop, (unsigned long long)h->bytes,
-				 c->spec->job, (unsigned long long)bytes);
-	return 0;
-}
-
-int hop_conn_read(struct hop_conn *c, struct header *out, struct bace_err *e)
-{
-	for (;;) {
-		bool head = c->got < sizeof(c->in);
-		void *to = head ? (char *)&c->in + c->got : NULL;
-		uint64_t want = head ? sizeof(c->in) - c->got : c->in.bytes - c->got;
-		/* MSG_TRUNC: TCP drops the payload without copying it. */
-		ssize_t n = recv(c->fd, to, want < (1u << 30) ? want : (1u << 30), head ? 0 : MSG_TRUNC);
-
-		if (n < 0)
-			return errno == EAGAIN ? 0 : fail(c, e, errno, "receive");
-		if (n == 0) {
-			c->closed = true;
-			return 0;
-		}
-		c->got += (uint64_t)n;
-		if (head && c->got == sizeof(c->in)) {
-			int rc = check_header(c, e);
-
-			if (rc)
-				return rc;
-		}
-		if (c->got >= sizeof(c->in) && c->got == c->in.bytes) {
-			*out = c->in;
-			c->got = 0;
-			return 1;
-		}
-	}
+	for (int i = 0; i < h->n_socks; i++)
+		sock_free(&h->socks[i]);
+	for (int i = 0; i < HOP_PENDING_MAX && h->spec; i++)
+		bace_cleanup_close(&h->pending[i].watch.fd);
+	if (h->spec)
+		bace_cleanup_close(&h->listener.fd);
+	free(h->socks);
+	free(h->partial);
 }

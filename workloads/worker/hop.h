@@ -1,53 +1,76 @@
 /*
- * One hop's connection: messages framed by a 64-byte header that says whose
- * they are. Payload is filler; a receiver discards it in the kernel.
+ * A hop that is not internal: S connections to the worker at its other end. A
+ * message is shared among them and is there when all its parts are.
  */
 #ifndef BACE_WORKER_HOP_H
 #define BACE_WORKER_HOP_H
 
-#include "workloads/worker/engine.h"
+#include "workloads/worker/sock.h"
 
-enum message_kind { MESSAGE_WARM, MESSAGE_ACTIVATION, MESSAGE_GRADIENT };
+#define HOP_PENDING_MAX 64
 
-struct header {			/* 64 bytes, host order: both ends run the same binary */
-	uint32_t magic;
-	uint32_t kind;
-	int32_t job, hop, stage;
-	int32_t step, micro_batch;
-	uint32_t chunk;
-	int64_t made;
-	uint64_t bytes;			/* of the message, header included */
-	uint64_t reserved;
-	uint64_t checksum;
+/* What a hop tells its rank. */
+struct hop_events {
+	int (*received)(void *arg, int hop, const struct message *m, int64_t first, int64_t now,
+			struct bace_err *e);
+	void (*sent)(void *arg, int hop, const struct message *m, int64_t now);
+	int (*left)(void *arg, int hop, bool forward, int64_t left, struct bace_err *e);
+	/* For messages of errors. */
+	int (*step)(void *arg, int hop);
+	void *arg;
 };
 
-struct hop_conn {
+/* Accepted, and not yet known to be of this hop. */
+struct pending {
+	struct watch watch;
+	struct header in;
+	size_t got;
+};
+
+struct partial {
+	struct message m;
+	int parts;
+	int64_t first;
+};
+
+struct hop {
 	const struct worker_spec *spec;
+	const struct hop_events *events;
+	struct loop *loop;
 	int index;			/* into spec->hops */
-	int fd;
-	bool connecting, warm_received, closed;
-	struct header *queue;		/* ring of messages to send */
-	uint32_t head, tail, cap;
-	uint64_t sent;			/* bytes of the first that are gone */
-	struct header in;		/* being received */
-	uint64_t got;			/* bytes of it */
-	uint64_t payload_bytes;		/* queued in all */
-	int64_t received;		/* messages of the schedule */
+	struct watch listener;
+	struct pending pending[HOP_PENDING_MAX];
+	unsigned next_pending;
+	struct sock *socks;		/* [sockets] */
+	int n_socks, n_warm;
+	struct partial *partial;	/* ring of messages under way */
+	uint64_t head, cap;		/* number of the oldest; cap: power of two */
+	uint64_t received;		/* messages of the schedule, tokens included */
+	uint64_t sent_parts;		/* of the message that is to tell left: acknowledged */
+	bool left_forward;
+	char peer[NET_NAME_MAX];
 };
 
-void hop_conn_init(struct hop_conn *c, const struct worker_spec *spec, int index);
-void hop_conn_free(struct hop_conn *c);
-const struct worker_hop_spec *hop_spec(const struct hop_conn *c);
+int hop_init(struct hop *h, const struct worker_spec *spec, int index, struct loop *loop,
+	     const struct hop_events *events, struct bace_err *e);
+void hop_free(struct hop *h);
+const struct worker_hop_spec *hop_spec(const struct hop *h);
 
-/* Queues a message; hop_conn_write sends it. */
-int hop_conn_queue(struct hop_conn *c, enum message_kind kind, const struct message_id *id,
-		   int64_t made, struct bace_err *e);
-bool hop_conn_pending(const struct hop_conn *c);
-/* Writes until the socket is full. */
-int hop_conn_write(struct hop_conn *c, struct bace_err *e);
-/* Messages of the schedule that this end receives in the whole run. */
-int64_t hop_conn_expected(const struct hop_conn *c);
-/* Reads one message: 1 and its header, 0 not yet, -errno. */
-int hop_conn_read(struct hop_conn *c, struct header *out, struct bace_err *e);
+int hop_listen(struct hop *h, uint16_t *port, struct bace_err *e);
+int hop_connect(struct hop *h, const char *addr, uint16_t port, struct bace_err *e);
+/* All connections are there and have carried one message each way. */
+bool hop_warm(const struct hop *h);
+
+int hop_send(struct hop *h, const struct message *m, bool tell_left, struct bace_err *e);
+
+/* The end: all is sent and acknowledged; no more will be sent; the peer says so too. */
+bool hop_drained(const struct hop *h);
+void hop_shutdown(struct hop *h);
+bool hop_finished(const struct hop *h);
+
+/* Sums over the sockets. */
+void hop_info(const struct hop *h, struct net_info *out);
+uint64_t hop_payload_bytes(const struct hop *h);
+uint64_t hop_messages(const struct hop *h);
 
 #endif

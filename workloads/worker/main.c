@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 		      "stdin\n", stderr);
 		return BACE_EXIT_INPUT;
 	}
+	bace_log_setup(&(struct bace_log_config){ .level = BACE_INFO, .program = "bace-worker", .fd = 2 });
 	/* Deadlines are kept to the nanosecond that the kernel can. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	spec = first_line(&c, &e);

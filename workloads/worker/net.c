@@ -2,12 +2,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define ETHERNET_HEADER 14
@@ -15,9 +16,10 @@
 #define IPV6_HEADER 40
 #define TCP_HEADER_TS 32		/* with timestamps */
 #define SYN_EXTRA 8			/* MSS, SACK permitted and window scale beyond those */
+#define BACKLOG 128
 
-static int parse(const char *addr, uint16_t port, struct sockaddr_storage *out, socklen_t *len,
-		 struct bace_err *e)
+int net_address(const char *addr, uint16_t port, struct sockaddr_storage *out, socklen_t *len,
+		struct bace_err *e)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
@@ -38,6 +40,30 @@ static int parse(const char *addr, uint16_t port, struct sockaddr_storage *out, 
 	return bace_fail(e, EINVAL, "address `%s': not IPv4 or IPv6", addr);
 }
 
+static uint16_t port_of(const struct sockaddr_storage *a)
+{
+	return ntohs(a->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port :
+		     ((const struct sockaddr_in *)a)->sin_port);
+}
+
+int net_peer(int fd, char name[NET_NAME_MAX])
+{
+	struct sockaddr_storage a;
+	socklen_t len = sizeof(a);
+	char text[INET6_ADDRSTRLEN] = "?";
+
+	if (getpeername(fd, (struct sockaddr *)&a, &len)) {
+		snprintf(name, NET_NAME_MAX, "?");
+		return -errno;
+	}
+	if (a.ss_family == AF_INET6)
+		inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, text, sizeof(text));
+	else
+		inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, text, sizeof(text));
+	snprintf(name, NET_NAME_MAX, a.ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", text, port_of(&a));
+	return 0;
+}
+
 static int options(int fd, const char *cc, struct bace_err *e)
 {
 	int one = 1;
@@ -46,30 +72,30 @@ static int options(int fd, const char *cc, struct bace_err *e)
 		return bace_fail_errno(e, errno, "TCP_NODELAY");
 	/* The route may have set it already; then asking again needs no privilege. */
 	if (cc[0] && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc))) {
+		int errnum = errno;
 		struct net_info now;
 
 		if (net_info(fd, &now) || strcmp(now.congestion_control, cc))
-			return bace_fail_errno(e, errno, "congestion control %s", cc);
+			return bace_fail_errno(e, errnum, "congestion control %s", cc);
 	}
 	return 0;
 }
 
-int net_listen(const char *addr, int *fd, uint16_t *port, struct bace_err *e)
+int net_listen(const char *addr, uint16_t want, int *fd, uint16_t *port, struct bace_err *e)
 {
 	struct sockaddr_storage a;
 	socklen_t len;
-	int rc = parse(addr, 0, &a, &len, e);
+	int rc = net_address(addr, want, &a, &len, e);
 
 	if (rc)
 		return rc;
 	CLEANUP_CLOSE int s = socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s < 0)
 		return bace_fail_errno(e, errno, "socket");
-	if (bind(s, (struct sockaddr *)&a, len) || listen(s, 16) ||
+	if (bind(s, (struct sockaddr *)&a, len) || listen(s, BACKLOG) ||
 	    getsockname(s, (struct sockaddr *)&a, &len))
-		return bace_fail_errno(e, errno, "listen on %s", addr);
-	*port = ntohs(a.ss_family == AF_INET ? ((struct sockaddr_in *)&a)->sin_port :
-		      ((struct sockaddr_in6 *)&a)->sin6_port);
+		return bace_fail_errno(e, errno, "listen on %s:%u", addr, want);
+	*port = port_of(&a);
 	*fd = STEAL_FD(s);
 	return 0;
 }
@@ -78,7 +104,7 @@ int net_connect(const char *addr, uint16_t port, const char *cc, int *fd, struct
 {
 	struct sockaddr_storage a;
 	socklen_t len;
-	int rc = parse(addr, port, &a, &len, e);
+	int rc = net_address(addr, port, &a, &len, e);
 
 	if (rc)
 		return rc;
@@ -108,8 +134,10 @@ int net_accept(int listener, const char *cc, int *fd, struct bace_err *e)
 {
 	int s = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), rc;
 
+	/* One that went away before it was accepted is not there either. */
 	if (s < 0)
-		return errno == EAGAIN ? -EAGAIN : bace_fail_errno(e, errno, "accept");
+		return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR ? -EAGAIN :
+		       bace_fail_errno(e, errno, "accept");
 	rc = options(s, cc, e);
 	if (rc)
 		close(s);
@@ -138,11 +166,32 @@ int net_info(int fd, struct net_info *out)
 	    getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, out->congestion_control, &cclen))
 		return -errno;
 	headers = ETHERNET_HEADER + TCP_HEADER_TS + (a.ss_family == AF_INET6 ? IPV6_HEADER : IPV4_HEADER);
+	out->bytes_sent = t.tcpi_bytes_sent;
+	out->segs_out = t.tcpi_segs_out;
 	out->wire_bytes = t.tcpi_bytes_sent + (uint64_t)t.tcpi_segs_out * headers + SYN_EXTRA;
 	out->retrans_bytes = t.tcpi_bytes_retrans;
+	out->delivery_rate_bps = t.tcpi_delivery_rate * 8;
+	out->busy_us = t.tcpi_busy_time;
+	out->rwnd_limited_us = t.tcpi_rwnd_limited;
+	out->sndbuf_limited_us = t.tcpi_sndbuf_limited;
 	out->rtt_us = t.tcpi_rtt;
 	out->min_rtt_us = t.tcpi_min_rtt;
 	return 0;
+}
+
+void net_info_add(struct net_info *sum, const struct net_info *x)
+{
+	sum->wire_bytes += x->wire_bytes;
+	sum->bytes_sent += x->bytes_sent;
+	sum->retrans_bytes += x->retrans_bytes;
+	sum->segs_out += x->segs_out;
+	sum->delivery_rate_bps += x->delivery_rate_bps;
+	sum->busy_us += x->busy_us;
+	sum->rwnd_limited_us += x->rwnd_limited_us;
+	sum->sndbuf_limited_us += x->sndbuf_limited_us;
+	sum->rtt_us = x->rtt_us > sum->rtt_us ? x->rtt_us : sum->rtt_us;
+	sum->min_rtt_us = x->min_rtt_us > sum->min_rtt_us ? x->min_rtt_us : sum->min_rtt_us;
+	memcpy(sum->congestion_control, x->congestion_control, sizeof(sum->congestion_control));
 }
 
 int net_unacked(int fd)
@@ -150,4 +199,41 @@ int net_unacked(int fd)
 	int n = 0;
 
 	return ioctl(fd, SIOCOUTQ, &n) ? 0 : n;
+}
+
+int net_tell_acks(int fd, struct bace_err *e)
+{
+	unsigned flags = SOF_TIMESTAMPING_TX_ACK | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_ID |
+			 SOF_TIMESTAMPING_OPT_TSONLY;
+
+	/* OPT_ID counts from what is unacknowledged now. */
+	if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)))
+		return bace_fail_errno(e, errno, "SO_TIMESTAMPING");
+	return 0;
+}
+
+int net_acked(int fd, uint32_t *bytes)
+{
+	char control[512];
+	int got = 0;
+
+	for (;;) {
+		struct msghdr m = { .msg_control = control, .msg_controllen = sizeof(control) };
+
+		if (recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+			return got;
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+			struct sock_extended_err see;
+
+			if (!((c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) ||
+			      (c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR)))
+				continue;
+			memcpy(&see, CMSG_DATA(c), sizeof(see));
+			if (see.ee_errno != ENOMSG || see.ee_origin != SO_EE_ORIGIN_TIMESTAMPING ||
+			    see.ee_info != SCM_TSTAMP_ACK)
+				continue;
+			*bytes = see.ee_data + 1;
+			got = 1;
+		}
+	}
 }

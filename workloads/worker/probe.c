@@ -156,7 +156,7 @@ int probe_server(const json_t *spec, struct commands *c, struct bace_err *e)
 
 	if (!addr)
 		return bace_fail(e, EINVAL, "probe-server: `addr' must be a string");
-	rc = net_listen(addr, &listener, &port, e);
+	rc = net_listen(addr, 0, &listener, &port, e);
 	if (rc)
 		return rc;
 	event_listening(-1, port);

@@ -1,5 +1,5 @@
-/* The two lives of a worker: a rank of a pipeline, or one end of a probe.
- * Return 0 or -errno with e filled; they send their own "done". */
+/* The lives of a worker: a rank of a pipeline, or one end of a probe. Return 0
+ * or -errno with e filled; they send their own "done". */
 #ifndef BACE_WORKER_RANK_H
 #define BACE_WORKER_RANK_H
 

@@ -2,52 +2,57 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "workloads/worker/events.h"
-#include "workloads/worker/net.h"
+#define FLUSH_BYTES (256u << 10)
 
-static json_t *steps_json(const struct engine *en)
+/* A timeline is too large for a tree of JSON values: it is written as it is read. */
+struct writer {
+	struct bace_buf b;
+	int rc;
+};
+
+static void flush(struct writer *w, size_t least)
 {
-	const struct step_record *v;
-	size_t n = engine_steps(en, &v);
-	json_t *a = json_array();
-
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(a, json_pack("[i,i,I,I,I]", v[i].stage, v[i].step,
-			(json_int_t)v[i].start, (json_int_t)v[i].end, (json_int_t)v[i].compute));
-	return a;
+	if (w->b.len < least || w->rc)
+		return;
+	w->rc = bace_write_all(1, w->b.p, w->b.len);
+	w->b.len = 0;
 }
 
-static json_t *ops_json(const struct engine *en)
+static void put(struct writer *w, const char *fmt, ...) BACE_PRINTF(2, 3);
+static void put(struct writer *w, const char *fmt, ...)
 {
-	const struct op_record *v;
-	size_t n = engine_ops(en, &v);
-	json_t *a = json_array();
+	char text[256];
+	va_list ap;
+	int n;
 
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(a, json_pack("[i,i,i,i,I,I,I]", v[i].stage, v[i].step,
-			v[i].micro_batch, v[i].kind, (json_int_t)v[i].start, (json_int_t)v[i].end,
-			(json_int_t)v[i].planned_end));
-	return a;
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!w->rc)
+		w->rc = bace_buf_add(&w->b, text, (size_t)n);
+	flush(w, FLUSH_BYTES);
 }
 
-static json_t *flows_json(const struct worker_spec *s, struct hop_conn *conns)
+static void put_steps(struct writer *w, const struct timeline *t)
 {
-	json_t *a = json_array();
+	for (size_t i = 0; i < t->n_steps; i++) {
+		const struct step_record *s = &t->steps[i];
 
-	for (int i = 0; i < s->n_hops; i++) {
-		const struct worker_hop_spec *h = &s->hops[i];
-		struct net_info t;
-
-		if (h->kind != HOP_TCP || conns[i].fd < 0 || net_info(conns[i].fd, &t))
-			continue;
-		json_array_append_new(a, json_pack("{s:i,s:b,s:I,s:I,s:I,s:i,s:i,s:s}", "hop", h->hop,
-			"forward", h->role == HOP_CONNECT, "payload_bytes",
-			(json_int_t)conns[i].payload_bytes, "wire_bytes", (json_int_t)t.wire_bytes,
-			"retrans_bytes", (json_int_t)t.retrans_bytes, "rtt_us", (int)t.rtt_us,
-			"min_rtt_us", (int)t.min_rtt_us, "congestion_control", t.congestion_control));
+		put(w, "%s[%d,%d,%lld,%lld,%lld]", i ? "," : "", s->stage, s->step, (long long)s->start,
+		    (long long)s->end, (long long)s->compute);
 	}
-	return a;
+}
+
+static void put_ops(struct writer *w, const struct timeline *t)
+{
+	for (size_t i = 0; i < t->n_ops; i++) {
+		const struct op_record *o = &t->ops[i];
+
+		put(w, "%s[%d,%d,%d,%d,%lld,%lld,%lld]", i ? "," : "", o->stage, o->step, o->micro_batch,
+		    o->kind, (long long)o->start, (long long)o->end, (long long)o->third);
+	}
 }
 
 static int by_value(const void *a, const void *b)
@@ -57,31 +62,52 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* How late timed operations were noticed, 99th percentile. */
-static int64_t lateness_p99(const struct engine *en)
-{
-	const struct op_record *v;
-	size_t n = engine_ops(en, &v), k = 0;
-	CLEANUP_FREE int64_t *late = calloc(n + 1, sizeof(*late));
+struct lateness {
+	int64_t p50, p99, max;
+};
 
-	for (size_t i = 0; late && i < n; i++)
-		if (v[i].kind <= 2 && v[i].step >= 0)
-			late[k++] = v[i].end - v[i].planned_end;
+/* How late timed operations were noticed, measured steps. */
+static int lateness(const struct timeline *t, struct lateness *out)
+{
+	CLEANUP_FREE int64_t *late = malloc((t->n_ops + 1) * sizeof(*late));
+	size_t k = 0;
+
+	*out = (struct lateness){ 0 };
+	if (!late)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->n_ops; i++)
+		if (t->ops[i].kind <= WORKER_WEIGHT && t->ops[i].step >= 0)
+			late[k++] = t->ops[i].end - t->ops[i].third;
 	if (!k)
 		return 0;
 	qsort(late, k, sizeof(*late), by_value);
-	return late[(k - 1) * 99 / 100];
+	*out = (struct lateness){ .p50 = late[(k - 1) / 2], .p99 = late[(k - 1) * 99 / 100],
+				  .max = late[k - 1] };
+	return 0;
 }
 
-int report_done(const struct worker_spec *s, const struct engine *en, struct hop_conn *conns,
-		int64_t started, struct bace_err *e)
+int report_done(const struct engine *en, const struct flows *f, int64_t started, struct bace_err *e)
 {
-	json_t *j = json_pack("{s:s,s:I,s:I,s:o,s:o,s:o}", "event", "done", "started_ns",
-		(json_int_t)started, "lateness_p99_ns", (json_int_t)lateness_p99(en), "steps",
-		steps_json(en), "ops", ops_json(en), "flows", flows_json(s, conns));
+	const struct timeline *t = engine_timeline(en);
+	json_t *flows = flows_json(f);
+	CLEANUP_FREE char *flows_text = json_dumps(flows, JSON_COMPACT);
+	struct writer w = { 0 };
+	struct lateness late;
 
-	if (!j)
+	json_decref(flows);
+	if (!flows_text || lateness(t, &late))
 		return bace_fail(e, ENOMEM, "report: out of memory");
-	event_send(j);
-	return 0;
+	put(&w, "{\"event\":\"done\",\"started_ns\":%lld,\"lateness_p50_ns\":%lld,\"lateness_p99_ns\":%lld,"
+	    "\"lateness_max_ns\":%lld,\"steps\":[", (long long)started, (long long)late.p50,
+	    (long long)late.p99, (long long)late.max);
+	put_steps(&w, t);
+	put(&w, "],\"ops\":[");
+	put_ops(&w, t);
+	put(&w, "],\"flows\":");
+	if (!w.rc)
+		w.rc = bace_buf_add(&w.b, flows_text, strlen(flows_text));
+	put(&w, "}\n");
+	flush(&w, 0);
+	bace_buf_free(&w.b);
+	return w.rc ? bace_fail_errno(e, -w.rc, "report") : 0;
 }

@@ -2,9 +2,10 @@
 #ifndef BACE_WORKER_REPORT_H
 #define BACE_WORKER_REPORT_H
 
-#include "workloads/worker/hop.h"
+#include "workloads/worker/engine.h"
+#include "workloads/worker/flows.h"
 
-int report_done(const struct worker_spec *s, const struct engine *en, struct hop_conn *conns,
-		int64_t started, struct bace_err *e);
+/* started: when this rank began. */
+int report_done(const struct engine *en, const struct flows *f, int64_t started, struct bace_err *e);
 
 #endif

@@ -36,13 +36,80 @@ static int get_string(const json_t *j, const char *what, const char *key, char *
 	return 0;
 }
 
+/* As the two above; absent leaves *out as it is. */
+static int opt_int(const json_t *j, const char *what, const char *key, json_int_t lo, json_int_t hi,
+		   json_int_t *out, struct bace_err *e)
+{
+	return json_object_get(j, key) ? get_int(j, what, key, lo, hi, out, e) : 0;
+}
+
+static int opt_bool(const json_t *j, const char *key, bool *out, struct bace_err *e)
+{
+	const json_t *v = json_object_get(j, key);
+
+	if (v && !json_is_boolean(v))
+		return bace_fail(e, EINVAL, "spec: `%s' must be true or false", key);
+	if (v)
+		*out = json_is_true(v);
+	return 0;
+}
+
+/* One of n words; *out is its index. */
+static int opt_word(const json_t *j, const char *key, const char *const *words, int n, int *out,
+		    struct bace_err *e)
+{
+	struct bace_buf all = { 0 };
+	char word[32];
+	int rc;
+
+	if (!json_object_get(j, key))
+		return 0;
+	rc = get_string(j, "spec", key, word, sizeof(word), e);
+	for (int i = 0; !rc && i < n; i++) {
+		if (!strcmp(word, words[i])) {
+			*out = i;
+			bace_buf_free(&all);
+			return 0;
+		}
+		bace_buf_addf(&all, "%s%s", i ? ", " : "", words[i]);
+	}
+	if (!rc)
+		rc = bace_fail(e, EINVAL, "spec: `%s' = %s: must be one of %s", key, word,
+			       all.p ? all.p : "?");
+	bace_buf_free(&all);
+	return rc;
+}
+
+/* Unknown keys are errors, with the nearest known one. */
+static int check_keys(const json_t *j, const char *what, const char *const *known, size_t n,
+		      struct bace_err *e)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach((json_t *)j, key, v) {
+		const char *near = bace_nearest(key, known, n);
+		size_t i = 0;
+
+		while (i < n && strcmp(known[i], key))
+			i++;
+		if (i == n)
+			return bace_fail(e, EINVAL, "%s: unknown key `%.40s'%s%s%s", what, key,
+					 near ? "; did you mean `" : "", near ? near : "", near ? "'?" : "");
+	}
+	return 0;
+}
+
 static int read_stage(const json_t *j, const struct worker_spec *s, struct worker_stage_spec *out,
 		      struct bace_err *e)
 {
 	static const char *const keys[] = { "fwd_ns", "bwd_ns", "w_ns" };
-	json_int_t v;
-	int rc = get_int(j, "stage", "stage", 0, s->schedule.stages - 1, &v, e);
+	static const char *const known[] = { "stage", "fwd_ns", "bwd_ns", "w_ns" };
+	json_int_t v = 0;
+	int rc = check_keys(j, "stage", known, ARRAY_LEN(known), e);
 
+	if (!rc)
+		rc = get_int(j, "stage", "stage", 0, s->schedule.stages - 1, &v, e);
 	out->stage = (int)v;
 	for (int i = 0; !rc && i < 3; i++) {
 		rc = get_int(j, "stage", keys[i], 0, DURATION_MAX_NS, &v, e);
@@ -64,36 +131,47 @@ static int read_role(const char *role, enum hop_role *out)
 	return -EINVAL;
 }
 
-static int read_local(const json_t *j, struct worker_hop_spec *out, struct bace_err *e)
+static int read_local(const json_t *j, const char *what, struct worker_hop_spec *out, struct bace_err *e)
 {
-	json_int_t v;
-	int rc = get_int(j, "local hop", "rate_bps", 0, INT64_MAX, &v, e);
+	json_int_t v = 0;
+	int rc = get_int(j, what, "rate_bps", 0, INT64_MAX, &v, e);
 
 	if (rc)
 		return rc;
 	out->rate_bps = (uint64_t)v;
-	rc = get_int(j, "local hop", "latency_ns", 0, DURATION_MAX_NS, &v, e);
+	rc = get_int(j, what, "latency_ns", 0, DURATION_MAX_NS, &v, e);
 	out->latency_ns = v;
+	if (!rc && out->rate_bps && (double)out->bytes * 8e9 / (double)out->rate_bps > (double)DURATION_MAX_NS)
+		rc = bace_fail(e, EINVAL, "%s: %llu bytes at %lld bit/s take more than an hour", what,
+			       (unsigned long long)out->bytes, (long long)out->rate_bps);
 	return rc;
 }
 
 static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_hop_spec *out,
 		    struct bace_err *e)
 {
-	char kind[16], role[16];
-	json_int_t v;
-	int rc = get_int(j, "hop", "hop", 0, s->schedule.stages - 1, &v, e);
+	static const char *const known[] = { "hop", "kind", "role", "bytes", "addr", "rate_bps", "latency_ns",
+					     "sockets" };
+	char kind[16], role[16], what[24];
+	json_int_t v = 0, sockets = 1;
+	int rc = check_keys(j, "hop", known, ARRAY_LEN(known), e);
 
+	if (!rc)
+		rc = get_int(j, "hop", "hop", 0, s->schedule.stages - 1, &v, e);
 	out->hop = (int)v;
+	snprintf(what, sizeof(what), "hop %d", out->hop);
 	if (!rc)
-		rc = get_string(j, "hop", "kind", kind, sizeof(kind), e);
+		rc = get_string(j, what, "kind", kind, sizeof(kind), e);
 	if (!rc)
-		rc = get_string(j, "hop", "role", role, sizeof(role), e);
+		rc = get_string(j, what, "role", role, sizeof(role), e);
 	if (!rc)
-		rc = get_int(j, "hop", "bytes", WORKER_MESSAGE_MIN, WORKER_MESSAGE_MAX, &v, e);
+		rc = get_int(j, what, "bytes", WORKER_MESSAGE_MIN, WORKER_MESSAGE_MAX, &v, e);
+	if (!rc)
+		rc = opt_int(j, what, "sockets", 1, WORKER_SOCKETS_MAX, &sockets, e);
 	if (rc)
 		return rc;
 	out->bytes = (uint64_t)v;
+	out->sockets = (int)sockets;
 	if (read_role(role, &out->role))
 		return bace_fail(e, EINVAL, "hop %d: `role' = %s: must be listen, connect or internal",
 				 out->hop, role);
@@ -102,10 +180,13 @@ static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_
 	out->kind = strcmp(kind, "tcp") ? HOP_LOCAL : HOP_TCP;
 	if (out->role == HOP_INTERNAL && out->kind != HOP_LOCAL)
 		return bace_fail(e, EINVAL, "hop %d: an internal hop must be local", out->hop);
+	/* Only headers cross a local hop. */
+	if (out->kind == HOP_LOCAL)
+		out->sockets = 1;
 	if (out->role == HOP_LISTEN)
-		rc = get_string(j, "hop", "addr", out->addr, sizeof(out->addr), e);
+		rc = get_string(j, what, "addr", out->addr, sizeof(out->addr), e);
 	if (!rc && out->kind == HOP_LOCAL)
-		rc = read_local(j, out, e);
+		rc = read_local(j, what, out, e);
 	return rc;
 }
 
@@ -115,6 +196,9 @@ static int read_arrays(const json_t *j, struct worker_spec *s, struct bace_err *
 	size_t n = json_array_size(stages), k = json_array_size(hops);
 	int rc = 0;
 
+	if (!json_is_array(stages) || !json_is_array(hops))
+		return bace_fail(e, EINVAL, "spec: `%s' must be an array",
+				 json_is_array(stages) ? "hops" : "stages");
 	if (!n || n > WORKER_STAGES_MAX || k > 2 * WORKER_STAGES_MAX)
 		return bace_fail(e, EINVAL, "spec: %zu stages, %zu hops: must be 1 to %d and at most %d", n,
 				 k, WORKER_STAGES_MAX, 2 * WORKER_STAGES_MAX);
@@ -151,36 +235,152 @@ static int read_schedule(const json_t *j, struct schedule_spec *s, struct bace_e
 	return rc ? rc : schedule_check(s, e);
 }
 
-int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e)
+static int read_timeouts(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
-	json_int_t v;
-	int rc = read_schedule(j, &out->schedule, e);
+	json_int_t connect = 0, go = 0, step = 0;
+	int rc = get_int(j, "spec", "connect_timeout_ms", 1, 3600000, &connect, e);
 
 	if (!rc)
+		rc = opt_int(j, "spec", "go_timeout_ms", 0, 3600000, &go, e);
+	if (!rc)
+		rc = get_int(j, "spec", "step_timeout_ms", 1, 36000000, &step, e);
+	out->connect_timeout_ns = connect * NS_PER_MS;
+	out->go_timeout_ns = go * NS_PER_MS;
+	out->step_timeout_ns = step * NS_PER_MS;
+	return rc;
+}
+
+static int read_options(const json_t *j, struct worker_spec *out, struct bace_err *e)
+{
+	static const char *const timelines[] = { "none", "ops", "full" };
+	static const char *const computes[] = { "timed", "cpu" };
+	int timeline = TIMELINE_OPS, compute = COMPUTE_TIMED;
+	int rc;
+
+	out->overlap = out->shared_clock = true;
+	rc = opt_bool(j, "overlap", &out->overlap, e);
+	if (!rc)
+		rc = opt_bool(j, "shared_clock", &out->shared_clock, e);
+	if (!rc)
+		rc = opt_word(j, "timeline", timelines, ARRAY_LEN(timelines), &timeline, e);
+	if (!rc)
+		rc = opt_word(j, "compute", computes, ARRAY_LEN(computes), &compute, e);
+	if (!rc && json_object_get(j, "host"))
+		rc = get_string(j, "spec", "host", out->host, sizeof(out->host), e);
+	out->timeline = (enum timeline_kind)timeline;
+	out->compute = (enum compute_kind)compute;
+	return rc;
+}
+
+static int read_steps(const json_t *j, struct worker_spec *out, struct bace_err *e)
+{
+	json_int_t warmup = 0, steps = 0;
+	int rc = get_int(j, "spec", "warmup_steps", 0, STEPS_MAX, &warmup, e);
+
+	if (!rc)
+		rc = get_int(j, "spec", "steps", 1, STEPS_MAX, &steps, e);
+	out->warmup_steps = (int)warmup;
+	out->steps = (int)steps;
+	return rc;
+}
+
+static bool hop_is_there(const struct worker_spec *s, int hop)
+{
+	for (int i = 0; i < s->n_hops; i++)
+		if (s->hops[i].hop == hop)
+			return true;
+	return false;
+}
+
+/* Each stage needs the hops on both its sides. */
+static int check_sides(const struct worker_spec *s, int stage, struct bace_err *e)
+{
+	bool wraps = s->schedule.kind == SCHED_INTERLEAVED_1F1B;
+	int last = s->schedule.stages - 1, sides[2] = { stage > 0 ? stage - 1 : wraps ? last : -1,
+							stage < last || wraps ? stage : -1 };
+
+	for (int i = 0; i < 2; i++)
+		if (sides[i] >= 0 && !hop_is_there(s, sides[i]))
+			return bace_fail(e, EINVAL, "stage %d: hop %d is not in the spec", stage, sides[i]);
+	return 0;
+}
+
+/* A hop's role must be the one that the stages here give it. */
+static int check_role(const struct worker_spec *s, const struct worker_hop_spec *h, const bool *here,
+		      struct bace_err *e)
+{
+	static const char *const names[] = { "listen", "connect", "internal" };
+	bool from = here[h->hop], to = here[(h->hop + 1) % s->schedule.stages];
+	enum hop_role role = from && to ? HOP_INTERNAL : from ? HOP_CONNECT : HOP_LISTEN;
+
+	if (h->hop == s->schedule.stages - 1 && s->schedule.kind != SCHED_INTERLEAVED_1F1B)
+		return bace_fail(e, EINVAL, "hop %d: there is none after the last stage", h->hop);
+	if (!from && !to)
+		return bace_fail(e, EINVAL, "hop %d: no stage of it is here", h->hop);
+	if (h->role != role)
+		return bace_fail(e, EINVAL, "hop %d: `role' must be %s, of the stages here", h->hop, names[role]);
+	return 0;
+}
+
+static int check_whole(const struct worker_spec *s, struct bace_err *e)
+{
+	CLEANUP_FREE bool *here = calloc((size_t)s->schedule.stages, sizeof(bool));
+	CLEANUP_FREE bool *seen = calloc((size_t)s->schedule.stages, sizeof(bool));
+	int rc = 0;
+
+	if (!here || !seen)
+		return bace_fail(e, ENOMEM, "spec: out of memory");
+	for (int i = 0; i < s->n_stages; i++) {
+		if (here[s->stages[i].stage])
+			return bace_fail(e, EINVAL, "stage %d is there twice", s->stages[i].stage);
+		here[s->stages[i].stage] = true;
+	}
+	for (int i = 0; i < s->n_hops; i++) {
+		if (seen[s->hops[i].hop])
+			return bace_fail(e, EINVAL, "hop %d is there twice", s->hops[i].hop);
+		seen[s->hops[i].hop] = true;
+	}
+	for (int i = 0; !rc && i < s->n_hops; i++)
+		rc = check_role(s, &s->hops[i], here, e);
+	for (int i = 0; !rc && i < s->n_stages; i++)
+		rc = check_sides(s, s->stages[i].stage, e);
+	return rc;
+}
+
+int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e)
+{
+	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
+		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
+		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
+		"timeline", "compute" };
+	json_int_t v = 0, rank = -1;
+	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
+
+	if (!rc)
+		rc = read_schedule(j, &out->schedule, e);
+	if (!rc)
 		rc = get_int(j, "spec", "job", 0, 1 << 20, &v, e);
-	if (rc)
-		return rc;
 	out->job = (int)v;
-	rc = get_string(j, "spec", "name", out->name, sizeof(out->name), e);
+	if (!rc)
+		rc = get_string(j, "spec", "name", out->name, sizeof(out->name), e);
+	if (!rc)
+		rc = opt_int(j, "spec", "rank", 0, INT32_MAX, &rank, e);
 	if (!rc)
 		rc = get_string(j, "spec", "congestion_control", out->congestion_control,
 				sizeof(out->congestion_control), e);
 	if (!rc)
-		rc = get_int(j, "spec", "warmup_steps", 0, STEPS_MAX, &v, e);
-	out->warmup_steps = (int)v;
+		rc = read_options(j, out, e);
 	if (!rc)
-		rc = get_int(j, "spec", "steps", 1, STEPS_MAX, &v, e);
-	out->steps = (int)v;
+		rc = read_steps(j, out, e);
 	if (!rc)
-		rc = get_int(j, "spec", "connect_timeout_ms", 1, 3600000, &v, e);
-	out->connect_timeout_ns = v * NS_PER_MS;
+		rc = read_timeouts(j, out, e);
 	if (!rc)
-		rc = get_int(j, "spec", "step_timeout_ms", 1, 36000000, &v, e);
-	out->step_timeout_ns = v * NS_PER_MS;
-	if (!rc && json_is_false(json_object_get(j, "overlap")))
-		rc = bace_fail(e, ENOTSUP, "spec: overlap = false cannot be executed over TCP: the host does "
-			       "not see when a message has left the link; simulate it instead");
-	return rc ? rc : read_arrays(j, out, e);
+		rc = read_arrays(j, out, e);
+	if (!rc)
+		rc = check_whole(out, e);
+	if (!rc)
+		out->rank = rank >= 0 ? (int)rank : out->stages[0].stage;
+	return rc;
 }
 
 void worker_spec_free(struct worker_spec *s)

@@ -16,30 +16,61 @@
  *             {"hop": 3, "kind": "local", "role": "internal", ...}],
  *    "warmup_steps": 1, "steps": 3, "congestion_control": "cubic" or "",
  *    "connect_timeout_ms": N, "step_timeout_ms": N}
- *   Hop h joins stage h, which connects, and stage h+1, which listens;
+ *   Durations are of a whole stage; a chunk of interleaved-1f1b takes 1/chunks.
+ *   Hop h joins stage h, which connects, and stage h+1, which listens (the last
+ *   hop of interleaved-1f1b, n_stages - 1, joins the last stage and stage 0);
  *   "internal": both are in this worker. Every hop of a stage here is listed.
  *   A "tcp" hop moves `bytes` each message over the network. A "local" hop is
  *   within a region: only headers are sent, and the receiver delivers a message
  *   when the region's own network would have: FIFO per direction, bytes at
- *   rate_bps, then latency_ns.
+ *   rate_bps (0: at once), then latency_ns, as in the event simulation.
+ *   May also be given, here with their defaults:
+ *    "host": "", "rank": the first stage	for messages
+ *    "go_timeout_ms": 0			from "ready" to "go"; 0: waits for ever
+ *    "shared_clock": true	ranks are on one machine. false: the sender's time
+ *				of a message means nothing here; a local hop counts
+ *				from when its header came
+ *    "timeline": "ops"		"none", or "full" for sends too
+ *    "compute": "timed"	"cpu": matrix products, where built with a BLAS
+ *    "sockets": 1, in a hop	TCP connections that share each message, to 64
+ *   "overlap": false holds a stage after an operation until its message has
+ *   left: over a local hop as in the event simulation, over tcp until its last
+ *   byte was acknowledged, less the connection's least RTT.
+ *   A step must end within step_timeout_ms of the end of the one before.
  * 2. {"event": "listening", "hop": H, "port": P}, one for each listening hop.
  * 3. stdin: {"cmd": "connect", "hops": [{"hop": H, "addr": A, "port": P}, ...]}
  *   (also needed, with an empty list, by a worker that connects nothing).
  * 4. {"event": "ready"} when every hop is connected and has carried one message
  *   each way.
- * 5. stdin: {"cmd": "go", "at_ns": N}: step -warmup_steps begins then.
+ * 5. stdin: {"cmd": "go", "at_ns": N}: step -warmup_steps begins then, or now if
+ *   that is past.
  * 6. {"event": "done", "started_ns": N, "lateness_p99_ns": N,
  *     "steps": [[stage, step, start_ns, end_ns, compute_ns], ...],
- *     "ops": [[stage, step, micro_batch, kind, start, end, planned_end], ...],
+ *     "ops": [[stage, step, micro_batch, kind, start, end, third], ...],
  *     "flows": [{"hop": H, "forward": B, "payload_bytes": N, "wire_bytes": N,
  *                "retrans_bytes": N, "rtt_us": N, "min_rtt_us": N,
- *                "congestion_control": "cubic"}, ...]}
- *   kind: 0 F, 1 B, 2 W, 3 activation received, 4 gradient received (start: when
- *   the sender's operation ended on the sender's clock). step < 0: warm-up.
- *   A flow is what THIS side of a tcp hop sent during the connection's life:
- *   wire_bytes is L2, every segment with its headers, pure ACKs included.
+ *                "congestion_control": "cubic", ...}, ...]}
+ *   kind: enum worker_op_kind. step < 0: warm-up.
+ *    F, B, W: end: when the worker saw it end; third: when it should have ended
+ *    (timed compute), from which the next one is counted.
+ *    received: start: when the sender's operation ended, on the sender's clock;
+ *    end: last byte; third: first byte.
+ *    sent ("full" only): start: when the operation ended; end and third: when
+ *    the kernel had taken the last byte, which is not when it left the host.
+ *   A flow is what THIS side of a tcp hop sent during the connection's life, all
+ *   its sockets together: wire_bytes is L2, every segment with its headers, SYN,
+ *   FIN and pure ACKs included. Also in it: "peer", "messages", "bytes_sent"
+ *   (with retransmissions), "segs_out", "delivery_rate_bps", "busy_us",
+ *   "rwnd_limited_us", "sndbuf_limited_us"; "measured": {the counters, from the
+ *   end of the warm-up on}; "steps": [[step, bytes_sent, retrans_bytes, rtt_us,
+ *   delivery_rate_bps], ...] as the sending stage ended each step.
+ *   And: "lateness_p50_ns", "lateness_max_ns", of timed compute, measured steps.
  *   Then exit status 0.
- *   Or, at any time, {"event": "error", "text": T} and exit status 1.
+ *   Or, at any time, {"event": "error", "cause": C, "text": T} and exit status 1
+ *   (2: the spec was refused). T is one line that names rank, host, and where it
+ *   applies hop and step. C: "input", "peer" (a neighbour went away: another
+ *   rank's error is probably the first), "timeout", "protocol" (a wrong, lost or
+ *   damaged message) or "system".
  *
  * Probes: {"mode": "probe-server", "addr": A} answers "listening" with hop -1
  * and serves one client, then ends. {"mode": "probe-client", "addr": A,
@@ -61,9 +92,18 @@
 #define WORKER_STAGES_MAX 1024
 #define WORKER_MESSAGE_MIN 64		/* the header */
 #define WORKER_MESSAGE_MAX (4ull << 30)
+#define WORKER_SOCKETS_MAX 64
+
+enum worker_op_kind {
+	WORKER_FORWARD, WORKER_BACKWARD, WORKER_WEIGHT,
+	WORKER_RECV_ACTIVATION, WORKER_RECV_GRADIENT,
+	WORKER_SEND_ACTIVATION, WORKER_SEND_GRADIENT,
+};
 
 enum hop_kind { HOP_TCP, HOP_LOCAL };
 enum hop_role { HOP_LISTEN, HOP_CONNECT, HOP_INTERNAL };
+enum timeline_kind { TIMELINE_NONE, TIMELINE_OPS, TIMELINE_FULL };
+enum compute_kind { COMPUTE_TIMED, COMPUTE_CPU };
 
 struct worker_stage_spec {
 	int stage;
@@ -78,21 +118,27 @@ struct worker_hop_spec {
 	char addr[64];
 	uint64_t rate_bps;		/* local */
 	int64_t latency_ns;		/* local */
+	int sockets;
 };
 
 struct worker_spec {
-	int job;
+	int job, rank;
 	char name[NAME_LEN];
+	char host[NAME_LEN];
 	struct schedule_spec schedule;
+	bool overlap, shared_clock;
+	enum timeline_kind timeline;
+	enum compute_kind compute;
 	int n_stages;			/* here */
 	struct worker_stage_spec *stages;
 	int n_hops;			/* here */
 	struct worker_hop_spec *hops;
 	int warmup_steps, steps;
 	char congestion_control[16];
-	int64_t connect_timeout_ns, step_timeout_ns;
+	int64_t connect_timeout_ns, go_timeout_ns, step_timeout_ns;
 };
 
+/* Every field range-checked; -EINVAL names the key. */
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e);
 void worker_spec_free(struct worker_spec *s);
 

@@ -1,0 +1,158 @@
+#include "workloads/worker/engine_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- what is being waited for ---- */
+
+static bool over_network(const struct engine *en, int number)
+{
+	return number >= 0 && en->spec->hops[en->hop_at[number]].role != HOP_INTERNAL;
+}
+
+/* The hop that a stage waits at; -1: none. */
+static int waits_at(const struct engine *en, const struct stage *st)
+{
+	int stage = st->spec->stage;
+
+	if (st->running)
+		return -1;
+	if (st->held)
+		return st->held_hop;
+	if (st->more)
+		return engine_input_hop(en, stage, &st->op);
+	return st->passed < st->ended && stage < last_stage(en) ? stage : -1;
+}
+
+int engine_waited(const struct engine *en, int64_t waited_ns, struct bace_err *e)
+{
+	const struct stage *st = NULL;
+	int hop = -1;
+
+	/* One that waits for another worker explains those that wait for it. */
+	for (int i = 0; i < en->spec->n_stages; i++) {
+		int at = waits_at(en, &en->stages[i]);
+
+		if (at < 0 || (st && (over_network(en, hop) || !over_network(en, at))))
+			continue;
+		st = &en->stages[i];
+		hop = at;
+	}
+	double seconds = (double)waited_ns / 1e9;
+
+	if (!st)
+		return bace_fail(e, ETIMEDOUT, "step %d is not done after %.1f s",
+				 en->stages[0].step - en->spec->warmup_steps, seconds);
+	int step = st->step - en->spec->warmup_steps;
+
+	if (st->held)
+		return bace_fail(e, ETIMEDOUT, "hop %d step %d: a message of stage %d was not acknowledged "
+				 "within %.1f s", hop, step, st->spec->stage, seconds);
+	if (!st->more)
+		return bace_fail(e, ETIMEDOUT, "hop %d step %d: stage %d did not end the step within %.1f s",
+				 hop, step - 1, st->spec->stage + 1, seconds);
+	return bace_fail(e, ETIMEDOUT, "hop %d step %d: no %s of micro-batch %d for stage %d within %.1f s", hop,
+			 step, message_name(st->op.kind == OP_FORWARD ? MESSAGE_ACTIVATION : MESSAGE_GRADIENT),
+			 st->op.micro_batch, st->spec->stage, seconds);
+}
+
+/* ---- life ---- */
+
+static int index_hops(struct engine *en, struct bace_err *e)
+{
+	const struct worker_spec *s = en->spec;
+
+	for (int i = 0; i < s->schedule.stages; i++)
+		en->hop_at[i] = en->stage_at[i] = -1;
+	for (int i = 0; i < s->n_hops; i++)
+		en->hop_at[s->hops[i].hop] = i;
+	for (int i = 0; i < s->n_stages; i++) {
+		int stage = s->stages[i].stage, last = last_stage(en);
+
+		en->stage_at[stage] = i;
+		if ((stage > 0 && en->hop_at[stage - 1] < 0) || (stage < last && en->hop_at[stage] < 0) ||
+		    (wraps(en) && (!stage || stage == last) && en->hop_at[last] < 0))
+			return bace_fail(e, EINVAL, "stage %d: a hop of it is not in the spec", stage);
+	}
+	return 0;
+}
+
+static int allocate(struct engine *en, struct bace_err *e)
+{
+	size_t p = (size_t)en->spec->schedule.stages, n = (size_t)en->spec->n_stages;
+	size_t hops = (size_t)en->spec->n_hops + 1;
+
+	en->stages = calloc(n, sizeof(*en->stages));
+	en->fwd = calloc(hops, sizeof(*en->fwd));
+	en->rev = calloc(hops, sizeof(*en->rev));
+	en->fwd_free = calloc(hops, sizeof(int64_t));
+	en->rev_free = calloc(hops, sizeof(int64_t));
+	en->hop_at = calloc(p, sizeof(int));
+	en->stage_at = calloc(p, sizeof(int));
+	if (!en->stages || !en->fwd || !en->rev || !en->fwd_free || !en->rev_free || !en->hop_at ||
+	    !en->stage_at)
+		return bace_fail(e, ENOMEM, "engine of %zu stages: out of memory", n);
+	return timeline_init(&en->timeline, en->spec, e);
+}
+
+int engine_create(const struct worker_spec *spec, const struct engine_io *io, struct compute *compute,
+		  struct engine **out, struct bace_err *e)
+{
+	struct engine *en = calloc(1, sizeof(*en));
+	int rc;
+
+	if (!en)
+		return bace_fail(e, ENOMEM, "engine: out of memory");
+	en->spec = spec;
+	en->io = *io;
+	en->compute = compute;
+	en->n_left = spec->n_stages;
+	rc = allocate(en, e);
+	if (!rc)
+		rc = index_hops(en, e);
+	if (rc) {
+		engine_destroy(en);
+		return rc;
+	}
+	for (int i = 0; i < spec->n_stages; i++) {
+		en->stages[i].spec = &spec->stages[i];
+		en->stages[i].slot = i;
+		engine_begin_step(en, &en->stages[i]);
+	}
+	*out = en;
+	return 0;
+}
+
+void engine_destroy(struct engine *en)
+{
+	for (int i = 0; i < en->spec->n_hops; i++) {
+		if (en->fwd)
+			free(en->fwd[i].v);
+		if (en->rev)
+			free(en->rev[i].v);
+	}
+	free(en->stages);
+	free(en->fwd);
+	free(en->rev);
+	free(en->fwd_free);
+	free(en->rev_free);
+	free(en->hop_at);
+	free(en->stage_at);
+	timeline_free(&en->timeline);
+	free(en);
+}
+
+int engine_step_at(const struct engine *en, int hop)
+{
+	int number = en->spec->hops[hop].hop;
+	int slot = en->stage_at[number];
+
+	if (slot < 0)
+		slot = en->stage_at[(number + 1) % en->spec->schedule.stages];
+	return en->stages[slot].step - en->spec->warmup_steps;
+}
+
+const struct timeline *engine_timeline(const struct engine *en)
+{
+	return &en->timeline;
+}

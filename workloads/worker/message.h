@@ -1,0 +1,56 @@
+/*
+ * A message between two stages, and the 64 bytes that it begins with on the
+ * network. Payload is filler; a receiver discards it.
+ */
+#ifndef BACE_WORKER_MESSAGE_H
+#define BACE_WORKER_MESSAGE_H
+
+#include "workloads/worker/worker.h"
+
+enum message_kind {
+	MESSAGE_WARM,			/* the first of each connection */
+	MESSAGE_ACTIVATION,
+	MESSAGE_GRADIENT,
+	MESSAGE_TOKEN,			/* all stages from the sender's on have ended the step */
+	MESSAGE_KINDS,
+};
+
+struct message {
+	enum message_kind kind;
+	int32_t step;			/* < 0: warm-up */
+	int32_t micro_batch;
+	uint8_t chunk;			/* of the sender */
+	int64_t made;			/* planned end of the operation that made it */
+};
+
+const char *message_name(enum message_kind kind);
+/* Does it travel from stage i to i + 1? (A warm message goes either way.) */
+bool message_is_forward(enum message_kind kind);
+
+struct header {			/* host order: both ends run the same binary */
+	uint32_t magic;
+	uint16_t kind;
+	uint16_t part, parts;		/* connections of the hop share a message */
+	uint16_t chunk;
+	int32_t job, hop, stage;	/* stage: the sender's */
+	int32_t step, micro_batch;
+	int64_t made;
+	uint64_t bytes;			/* of this part, header included */
+	uint64_t total;			/* of the message */
+	uint64_t checksum;		/* of all before it */
+};
+
+/* Bytes on the network of a whole message of this hop. */
+uint64_t message_bytes(const struct worker_hop_spec *h, enum message_kind kind);
+/* Bytes of one part: as even as they go, at least a header. */
+uint64_t message_part_bytes(uint64_t total, int part, int parts);
+
+void header_fill(struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,
+		 const struct message *m, int part);
+/* Is it whole, and of this job, this hop and this direction? `from_below`: the
+ * peer plays the hop's first stage. */
+int header_check(const struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,
+		 bool from_below, struct bace_err *e);
+void header_read(const struct header *h, struct message *out);
+
+#endif
