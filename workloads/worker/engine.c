@@ -95,7 +95,7 @@ static int try_start(struct engine *en, struct stage *st, struct bace_err *e)
 	bool forward = st->op.kind == OP_FORWARD;
 	int64_t ready = st->free_at;
 
-	if (!en->going || st->running || st->held || !st->more)
+	if (!en->going || st->running || !st->more)
 		return 0;
 	hop = engine_input_hop(en, st->spec->stage, &st->op);
 	if (hop >= 0) {
@@ -156,7 +156,7 @@ static int pass_token(struct engine *en, struct stage *st, struct bace_err *e)
 
 	if (en->spec->hops[hop].role == HOP_INTERNAL)
 		return deliver(en, hop, &m, m.made, m.made, e);
-	return en->io.send(en->io.arg, hop, &m, false, e);
+	return en->io.send(en->io.arg, hop, &m, e);
 }
 
 static int take_token(struct engine *en, struct stage *st, const struct message *m, int64_t at, int hop,
@@ -232,39 +232,16 @@ static int send_output(struct engine *en, struct stage *st, const struct op *op,
 		       struct bace_err *e)
 {
 	int number = output_hop(en, st->spec->stage, op), hop;
-	bool forward = op->kind == OP_FORWARD, hold = !en->spec->overlap;
-	struct message m = { .kind = forward ? MESSAGE_ACTIVATION : MESSAGE_GRADIENT,
+	struct message m = { .kind = op->kind == OP_FORWARD ? MESSAGE_ACTIVATION : MESSAGE_GRADIENT,
 		.step = st->step - en->spec->warmup_steps, .micro_batch = op->micro_batch,
 		.chunk = op->chunk, .made = end };
-	const struct worker_hop_spec *h;
 
 	if (number < 0)
 		return 0;
 	hop = en->hop_at[number];
-	h = &en->spec->hops[hop];
-	if (hold && h->kind == HOP_LOCAL)
-		st->free_at = leave_link(h, end, &(forward ? en->fwd_free : en->rev_free)[hop]);
-	if (hold && h->kind == HOP_TCP) {
-		st->held = true;
-		st->held_hop = number;
-	}
-	if (h->role == HOP_INTERNAL)
+	if (en->spec->hops[hop].role == HOP_INTERNAL)
 		return deliver(en, hop, &m, end, end, e);
-	return en->io.send(en->io.arg, hop, &m, st->held, e);
-}
-
-int engine_left(struct engine *en, int hop, bool forward, int64_t left, struct bace_err *e)
-{
-	int number = en->spec->hops[hop].hop;
-	int from = forward ? number : (number + 1) % en->spec->schedule.stages;
-	struct stage *st = en->stage_at[from] < 0 ? NULL : &en->stages[en->stage_at[from]];
-
-	if (!st || !st->held)
-		return 0;
-	st->held = false;
-	if (left > st->free_at)
-		st->free_at = left;
-	return try_start(en, st, e);
+	return en->io.send(en->io.arg, hop, &m, e);
 }
 
 void engine_sent(struct engine *en, int hop, const struct message *m, int64_t now)

@@ -25,16 +25,15 @@
 struct engine;
 
 struct engine_io {
-	/* Sends over a hop that is not internal (index into spec->hops). With
-	 * tell_left, engine_left is called when the message has left; only over
-	 * tcp hops, and only without overlap. */
-	int (*send)(void *arg, int hop, const struct message *m, bool tell_left, struct bace_err *e);
+	/* Sends over a hop that is not internal (index into spec->hops). */
+	int (*send)(void *arg, int hop, const struct message *m, struct bace_err *e);
 	/* A stage (index into spec->stages) has ended a step; may be NULL. */
 	void (*step_ended)(void *arg, int slot, int step);
 	void *arg;
 };
 
-/* spec and compute are borrowed and must outlive the engine. */
+/* spec has passed worker_spec_check; it and compute are borrowed and must outlive
+ * the engine. -E2BIG: the timeline would be too long. */
 int engine_create(const struct worker_spec *spec, const struct engine_io *io, struct compute *compute,
 		  struct engine **out, struct bace_err *e);
 void engine_destroy(struct engine *en);
@@ -45,8 +44,6 @@ int engine_go(struct engine *en, int64_t at, struct bace_err *e);
  * header came (the hop's own rate and latency say when it arrives). */
 int engine_receive(struct engine *en, int hop, const struct message *m, int64_t first, int64_t arrived,
 		   struct bace_err *e);
-/* What was sent with tell_left has left. */
-int engine_left(struct engine *en, int hop, bool forward, int64_t left, struct bace_err *e);
 /* The kernel has taken a message's last byte. */
 void engine_sent(struct engine *en, int hop, const struct message *m, int64_t now);
 /* Completes what has ended by now. */

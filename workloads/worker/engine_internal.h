@@ -23,8 +23,6 @@ struct stage {
 	struct op op;			/* running, or the next */
 	int step;			/* of op, from 0 */
 	bool more, running;
-	bool held;			/* without overlap: until its message has left ... */
-	int held_hop;			/* ... this hop */
 	int64_t free_at;
 	int ended, passed, tokens;	/* steps ended, tokens passed on, tokens received */
 	int64_t ended_at, token_at;
@@ -37,7 +35,6 @@ struct engine {
 	struct compute *compute;
 	struct stage *stages;
 	struct inbox *fwd, *rev;	/* [spec->n_hops] */
-	int64_t *fwd_free, *rev_free;	/* [spec->n_hops]: sending side of local hops */
 	int *hop_at;			/* [schedule.stages]: index into spec->hops, or -1 */
 	int *stage_at;			/* [schedule.stages]: index into stages, or -1 */
 	int n_left;			/* stages that have not passed their last token */

@@ -17,8 +17,6 @@ static int waits_at(const struct engine *en, const struct stage *st)
 
 	if (st->running)
 		return -1;
-	if (st->held)
-		return st->held_hop;
 	if (st->more)
 		return engine_input_hop(en, stage, &st->op);
 	return st->passed < st->ended && stage < last_stage(en) ? stage : -1;
@@ -45,9 +43,6 @@ int engine_waited(const struct engine *en, int64_t waited_ns, struct bace_err *e
 				 en->stages[0].step - en->spec->warmup_steps, seconds);
 	int step = st->step - en->spec->warmup_steps;
 
-	if (st->held)
-		return bace_fail(e, ETIMEDOUT, "hop %d step %d: a message of stage %d was not acknowledged "
-				 "within %.1f s", hop, step, st->spec->stage, seconds);
 	if (!st->more)
 		return bace_fail(e, ETIMEDOUT, "hop %d step %d: stage %d did not end the step within %.1f s",
 				 hop, step - 1, st->spec->stage + 1, seconds);
@@ -58,7 +53,7 @@ int engine_waited(const struct engine *en, int64_t waited_ns, struct bace_err *e
 
 /* ---- life ---- */
 
-static int index_hops(struct engine *en, struct bace_err *e)
+static void index_stages(struct engine *en)
 {
 	const struct worker_spec *s = en->spec;
 
@@ -67,14 +62,10 @@ static int index_hops(struct engine *en, struct bace_err *e)
 	for (int i = 0; i < s->n_hops; i++)
 		en->hop_at[s->hops[i].hop] = i;
 	for (int i = 0; i < s->n_stages; i++) {
-		int stage = s->stages[i].stage, last = last_stage(en);
-
-		en->stage_at[stage] = i;
-		if ((stage > 0 && en->hop_at[stage - 1] < 0) || (stage < last && en->hop_at[stage] < 0) ||
-		    (wraps(en) && (!stage || stage == last) && en->hop_at[last] < 0))
-			return bace_fail(e, EINVAL, "stage %d: a hop of it is not in the spec", stage);
+		en->stage_at[s->stages[i].stage] = i;
+		en->stages[i].spec = &s->stages[i];
+		en->stages[i].slot = i;
 	}
-	return 0;
 }
 
 static int allocate(struct engine *en, struct bace_err *e)
@@ -85,12 +76,9 @@ static int allocate(struct engine *en, struct bace_err *e)
 	en->stages = calloc(n, sizeof(*en->stages));
 	en->fwd = calloc(hops, sizeof(*en->fwd));
 	en->rev = calloc(hops, sizeof(*en->rev));
-	en->fwd_free = calloc(hops, sizeof(int64_t));
-	en->rev_free = calloc(hops, sizeof(int64_t));
 	en->hop_at = calloc(p, sizeof(int));
 	en->stage_at = calloc(p, sizeof(int));
-	if (!en->stages || !en->fwd || !en->rev || !en->fwd_free || !en->rev_free || !en->hop_at ||
-	    !en->stage_at)
+	if (!en->stages || !en->fwd || !en->rev || !en->hop_at || !en->stage_at)
 		return bace_fail(e, ENOMEM, "engine of %zu stages: out of memory", n);
 	return timeline_init(&en->timeline, en->spec, e);
 }
@@ -108,17 +96,13 @@ int engine_create(const struct worker_spec *spec, const struct engine_io *io, st
 	en->compute = compute;
 	en->n_left = spec->n_stages;
 	rc = allocate(en, e);
-	if (!rc)
-		rc = index_hops(en, e);
 	if (rc) {
 		engine_destroy(en);
 		return rc;
 	}
-	for (int i = 0; i < spec->n_stages; i++) {
-		en->stages[i].spec = &spec->stages[i];
-		en->stages[i].slot = i;
+	index_stages(en);
+	for (int i = 0; i < spec->n_stages; i++)
 		engine_begin_step(en, &en->stages[i]);
-	}
 	*out = en;
 	return 0;
 }
@@ -134,8 +118,6 @@ void engine_destroy(struct engine *en)
 	free(en->stages);
 	free(en->fwd);
 	free(en->rev);
-	free(en->fwd_free);
-	free(en->rev_free);
 	free(en->hop_at);
 	free(en->stage_at);
 	timeline_free(&en->timeline);

@@ -1,6 +1,7 @@
 #include "workloads/worker/events.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ static const char *cause(int errnum)
 {
 	switch (errnum) {
 	case EINVAL:
+	case ENOTSUP:
 		return "input";
 	case ETIMEDOUT:
 		return "timeout";
@@ -72,12 +74,16 @@ static json_t *take_line(struct commands *c, struct bace_err *e)
 
 json_t *command_next(struct commands *c, struct bace_err *e)
 {
+	struct pollfd p = { .fd = 0, .events = POLLIN };
 	char buf[65536];
 	json_t *j = take_line(c, e);
 	ssize_t n;
 
 	if (j || e->errnum || c->eof)
 		return j;
+	/* Asked first rather than O_NONBLOCK, which stdout may share. */
+	if (poll(&p, 1, 0) <= 0)
+		return NULL;
 	n = read(0, buf, sizeof(buf));
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
 		c->eof = true;

@@ -12,7 +12,7 @@ void event_listening(int hop, uint16_t port);
 /* {"event": "error"}, and the same line on stderr. */
 void event_error(const struct bace_err *e);
 
-/* Lines of stdin, which is made non-blocking by the first read. */
+/* Lines of stdin. */
 struct commands {
 	struct bace_buf in;
 	bool eof;

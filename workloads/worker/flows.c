@@ -77,9 +77,9 @@ void flows_destroy(struct flows *f)
 
 static void read_counters(const struct hop *h, struct counters *c)
 {
-	hop_info(h, &c->t);
-	c->payload_bytes = hop_payload_bytes(h);
-	c->messages = hop_messages(h);
+	net_info(h->sock.watch.fd, &c->t);
+	c->payload_bytes = h->sock.payload_bytes;
+	c->messages = h->sock.messages;
 }
 
 void flows_start(struct flows *f)
@@ -97,7 +97,7 @@ void flows_step_ended(struct flows *f, int slot, int step)
 		if (x->slot != slot || x->n_rows == f->spec->warmup_steps + f->spec->steps)
 			continue;
 		x->rows[x->n_rows].step = step;
-		hop_info(&f->hops[i], &x->rows[x->n_rows++].t);
+		net_info(f->hops[i].sock.watch.fd, &x->rows[x->n_rows++].t);
 		if (step == -1)
 			read_counters(&f->hops[i], &x->start);
 	}

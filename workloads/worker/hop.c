@@ -1,12 +1,11 @@
 #include "workloads/worker/hop.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <sys/socket.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MODULE "worker"
-#define RING_START 16
 #define MESSAGES_A_TURN 32
 
 const struct worker_hop_spec *hop_spec(const struct hop *h)
@@ -56,61 +55,19 @@ static uint64_t expected(const struct hop *h)
 
 /* ---- receiving ---- */
 
-static int grow_ring(struct hop *h, uint64_t need)
+/* One message more than the schedule has, and the inboxes would grow for ever. */
+static int take(struct hop *h, const struct message *m, int64_t now, struct bace_err *e)
 {
-	uint64_t cap = h->cap ? h->cap : RING_START;
-	struct partial *v;
-
-	while (cap < need)
-		cap *= 2;
-	v = calloc(cap, sizeof(*v));
-	if (!v)
-		return -ENOMEM;
-	for (uint64_t i = 0; i < h->cap; i++)
-		v[(h->head + i) & (cap - 1)] = h->partial[(h->head + i) & (h->cap - 1)];
-	free(h->partial);
-	h->partial = v;
-	h->cap = cap;
-	return 0;
-}
-
-static int deliver(struct hop *h, const struct message *m, int64_t first, int64_t now,
-		   struct bace_err *e)
-{
-	h->received++;
-	return h->events->received(h->events->arg, h->index, m, first, now, e);
-}
-
-static int take_part(struct hop *h, struct sock *s, const struct message *m, int64_t now,
-		     struct bace_err *e)
-{
-	uint64_t number = s->n_data++;
-	struct partial *p;
-
-	if (number - h->head >= h->cap && grow_ring(h, number - h->head + 1))
-		return bace_fail(e, ENOMEM, "out of memory");
-	p = &h->partial[number & (h->cap - 1)];
-	if (!p->parts) {
-		p->m = *m;
-		p->first = s->first;
-	} else if (p->m.kind != m->kind || p->m.step != m->step || p->m.micro_batch != m->micro_batch ||
-		   p->m.chunk != m->chunk) {
-		return bace_fail(e, EPROTO, "parts of two messages: step %d micro-batch %d and step %d "
-				 "micro-batch %d", p->m.step, p->m.micro_batch, m->step, m->micro_batch);
+	if (m->kind == MESSAGE_WARM) {
+		if (h->warm)
+			return bace_fail(e, EPROTO, "a second first message");
+		h->warm = true;
+		return 0;
 	}
-	if (s->first < p->first)
-		p->first = s->first;
-	p->parts++;
-	while (h->partial[h->head & (h->cap - 1)].parts == hop_spec(h)->sockets) {
-		struct partial whole = h->partial[h->head & (h->cap - 1)];
-		int rc;
-
-		h->partial[h->head++ & (h->cap - 1)].parts = 0;
-		rc = deliver(h, &whole.m, whole.first, now, e);
-		if (rc)
-			return rc;
-	}
-	return 0;
+	if (++h->received > expected(h))
+		return bace_fail(e, EPROTO, "%s of step %d micro-batch %d: all messages had come",
+				 message_name(m->kind), m->step, m->micro_batch);
+	return h->events->received(h->events->arg, h->index, m, h->sock.first, now, e);
 }
 
 static int check(void *arg, const struct header *in, struct bace_err *e)
@@ -120,29 +77,21 @@ static int check(void *arg, const struct header *in, struct bace_err *e)
 	return header_check(in, h->spec, hop_spec(h), from_below(h), e);
 }
 
-static int on_readable(struct hop *h, struct sock *s, int64_t now, struct bace_err *e)
+static int on_readable(struct hop *h, int64_t now, struct bace_err *e)
 {
 	struct header in;
 	struct message m;
 	int rc = 0;
 
-	for (int i = 0; i < MESSAGES_A_TURN; i++) {
-		rc = sock_read(s, now, check, h, &in, e);
+	for (int i = 0; i < MESSAGES_A_TURN && !rc; i++) {
+		rc = sock_read(&h->sock, now, check, h, &in, e);
 		if (rc <= 0)
 			break;
 		header_read(&in, &m);
-		if (m.kind == MESSAGE_WARM) {
-			h->n_warm++;
-			rc = 0;
-		} else {
-			rc = m.kind == MESSAGE_TOKEN ? deliver(h, &m, s->first, now, e) :
-						       take_part(h, s, &m, now, e);
-		}
-		if (rc)
-			return rc;
+		rc = take(h, &m, now, e);
 	}
-	if (rc < 0 || !s->closed)
-		return rc < 0 ? rc : 0;
+	if (rc || !h->sock.closed)
+		return rc;
 	/* A peer that has had its part may leave before this rank is done. */
 	if (h->received < expected(h))
 		return bace_fail(e, ECONNRESET, "the peer closed the connection");
@@ -151,19 +100,17 @@ static int on_readable(struct hop *h, struct sock *s, int64_t now, struct bace_e
 
 /* ---- sending ---- */
 
-static int flush(struct hop *h, struct sock *s, int64_t now, struct bace_err *e)
+static int flush(struct hop *h, int64_t now, struct bace_err *e)
 {
-	struct outgoing done;
+	struct sock *s = &h->sock;
+	struct header done;
+	struct message m;
 	uint32_t events;
 	int rc;
 
 	while ((rc = sock_write(s, &done, e)) > 0) {
-		struct message m;
-
-		header_read(&done.h, &m);
-		/* The last part, as good as: parts are equal. */
-		if (done.h.part == done.h.parts - 1)
-			h->events->sent(h->events->arg, h->index, &m, now);
+		header_read(&done, &m);
+		h->events->sent(h->events->arg, h->index, &m, now);
 	}
 	if (rc)
 		return rc;
@@ -172,83 +119,53 @@ static int flush(struct hop *h, struct sock *s, int64_t now, struct bace_err *e)
 	return loop_watch(h->loop, &s->watch, events, e);
 }
 
-static int send_part(struct hop *h, int i, const struct message *m, bool tell_left, struct bace_err *e)
+static int queue(struct hop *h, const struct message *m, struct bace_err *e)
 {
 	struct header out;
 	int rc;
 
-	header_fill(&out, h->spec, hop_spec(h), m, i);
-	rc = sock_queue(&h->socks[i], &out, tell_left, e);
-	return rc ? rc : flush(h, &h->socks[i], loop_now(h->loop), e);
+	header_fill(&out, h->spec, hop_spec(h), m);
+	rc = sock_queue(&h->sock, &out, e);
+	return rc ? rc : flush(h, loop_now(h->loop), e);
 }
 
-int hop_send(struct hop *h, const struct message *m, bool tell_left, struct bace_err *e)
+int hop_send(struct hop *h, const struct message *m, struct bace_err *e)
 {
-	int parts = m->kind == MESSAGE_TOKEN ? 1 : hop_spec(h)->sockets, rc = 0;
-
-	if (tell_left) {
-		h->sent_parts = 0;
-		h->left_forward = message_is_forward(m->kind);
-	}
-	for (int i = 0; !rc && i < parts; i++)
-		rc = send_part(h, i, m, tell_left, e);
-	return rc ? context(h, e) : 0;
-}
-
-static int on_acked(struct hop *h, int64_t now, struct bace_err *e)
-{
-	struct net_info t;
-	int rc;
-
-	if (++h->sent_parts < (uint64_t)hop_spec(h)->sockets)
-		return 0;
-	/* The acknowledgement came one RTT after the last byte had left. */
-	hop_info(h, &t);
-	rc = h->events->left(h->events->arg, h->index, h->left_forward, now - (int64_t)t.min_rtt_us * 1000, e);
-	return rc;
+	return queue(h, m, e) ? context(h, e) : 0;
 }
 
 /* ---- connections ---- */
 
-static int begin(struct hop *h, int i, struct bace_err *e)
+static int begin(struct hop *h, struct bace_err *e)
 {
-	struct sock *s = &h->socks[i];
-	int rc = 0;
-
-	s->connecting = false;
+	h->sock.connecting = false;
 	if (!h->peer[0])
-		net_peer(s->watch.fd, h->peer);
-	if (!h->spec->overlap)
-		rc = sock_tell_acks(s, e);
-	return rc ? rc : send_part(h, i, &(struct message){ .kind = MESSAGE_WARM }, false, e);
+		net_peer(h->sock.watch.fd, h->peer);
+	return queue(h, &(struct message){ .kind = MESSAGE_WARM }, e);
 }
 
-static int on_socket(struct hop *h, struct sock *s, uint32_t events, int64_t now, struct bace_err *e)
+static int on_socket(struct hop *h, uint32_t events, int64_t now, struct bace_err *e)
 {
-	int rc = 0;
+	int rc;
 
-	if (s->connecting) {
-		rc = net_connected(s->watch.fd, e);
-		return rc ? rc : begin(h, (int)(s - h->socks), e);
+	if (h->sock.connecting) {
+		rc = net_connected(h->sock.watch.fd, e);
+		return rc ? rc : begin(h, e);
 	}
-	if ((events & EPOLLERR) && !h->spec->overlap && sock_acked(s))
-		rc = on_acked(h, now, e);
-	if (!rc && (events & (EPOLLIN | EPOLLERR | EPOLLHUP)))
-		rc = on_readable(h, s, now, e);
-	return rc ? rc : flush(h, s, now, e);
+	rc = events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? on_readable(h, now, e) : 0;
+	return rc ? rc : flush(h, now, e);
 }
 
 static int on_sock_event(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
 {
 	struct hop *h = w->owner;
-	struct sock *s = (struct sock *)((char *)w - offsetof(struct sock, watch));
 
-	return on_socket(h, s, events, now, e) ? context(h, e) : 0;
+	return on_socket(h, events, now, e) ? context(h, e) : 0;
 }
 
 static int adopt(struct hop *h, int fd, bool connecting, struct bace_err *e)
 {
-	struct sock *s = &h->socks[h->n_socks++];
+	struct sock *s = &h->sock;
 
 	sock_init(s, fd);
 	s->watch.fn = on_sock_event;
@@ -287,49 +204,58 @@ static void stop_listening(struct hop *h)
 			drop_pending(h, &h->pending[i], "the hop is complete");
 }
 
+/* This connection is the peer's; its first header is in p. */
+static int take_over(struct hop *h, struct pending *p, int64_t now, struct bace_err *e)
+{
+	struct pending was = *p;
+	int rc = loop_watch(h->loop, &p->watch, 0, e);
+
+	*p = (struct pending){ .watch.fd = -1 };
+	stop_listening(h);
+	if (rc) {
+		close(was.watch.fd);
+		return rc;
+	}
+	rc = adopt(h, was.watch.fd, false, e);
+	if (rc)
+		return rc;
+	h->sock.in = was.in;
+	h->sock.got = sizeof(was.in);
+	h->sock.first = now;
+	/* A local hop's first message is its header. */
+	if (h->sock.got == was.in.bytes) {
+		h->sock.got = 0;
+		h->warm = true;
+	}
+	return begin(h, e);
+}
+
 /* The first header says whether a connection is the peer's or a stranger's. */
 static int on_pending(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
 {
 	struct hop *h = w->owner;
-	struct pending *p = (struct pending *)((char *)w - offsetof(struct pending, watch)), was;
+	struct pending *p = (struct pending *)((char *)w - offsetof(struct pending, watch));
 	ssize_t n = recv(w->fd, (char *)&p->in + p->got, sizeof(p->in) - p->got, 0);
 	struct bace_err why;
-	int rc;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0) {
-		drop_pending(h, p, n ? strerror(errno) : "closed");
+		drop_pending(h, p, n ? strerror(errno) : "it closed");
 		return 0;
 	}
 	p->got += (size_t)n;
 	if (p->got < sizeof(p->in))
 		return 0;
-	if (check(h, &p->in, &why) || p->in.kind != MESSAGE_WARM) {
-		drop_pending(h, p, p->in.kind != MESSAGE_WARM ? "it does not begin as a worker does" : why.msg);
+	if (check(h, &p->in, &why)) {
+		drop_pending(h, p, why.msg);
 		return 0;
 	}
-	was = *p;
-	rc = loop_watch(h->loop, &p->watch, 0, e);
-	*p = (struct pending){ .watch.fd = -1 };
-	if (!rc)
-		rc = adopt(h, was.watch.fd, false, e);
-	if (rc)
-		return context(h, e);
-	struct sock *s = &h->socks[h->n_socks - 1];
-
-	s->in = was.in;
-	s->got = sizeof(s->in);
-	s->first = now;
-	if (h->n_socks == hop_spec(h)->sockets)
-		stop_listening(h);
-	rc = begin(h, (int)(s - h->socks), e);
-	/* A local hop's first message is its header. */
-	if (!rc && s->got == s->in.bytes) {
-		s->got = 0;
-		h->n_warm++;
+	if (p->in.kind != MESSAGE_WARM) {
+		drop_pending(h, p, "it does not begin as a worker does");
+		return 0;
 	}
-	return rc ? context(h, e) : 0;
+	return take_over(h, p, now, e) ? context(h, e) : 0;
 }
 
 static struct pending *free_pending(struct hop *h)
@@ -359,7 +285,7 @@ static int on_listener(struct watch *w, uint32_t events, int64_t now, struct bac
 
 int hop_listen(struct hop *h, uint16_t *port, struct bace_err *e)
 {
-	int rc = net_listen(hop_spec(h)->addr, 0, &h->listener.fd, port, e);
+	int rc = net_listen(hop_spec(h)->addr, &h->listener.fd, port, e);
 
 	h->listener.fn = on_listener;
 	h->listener.owner = h;
@@ -370,104 +296,54 @@ int hop_listen(struct hop *h, uint16_t *port, struct bace_err *e)
 
 int hop_connect(struct hop *h, const char *addr, uint16_t port, struct bace_err *e)
 {
-	snprintf(h->peer, sizeof(h->peer), strchr(addr, ':') ? "[%s]:%u" : "%s:%u", addr, port);
-	for (int i = 0; i < hop_spec(h)->sockets; i++) {
-		int fd, rc = net_connect(addr, port, congestion_control(h), &fd, e);
+	int fd, rc = net_connect(addr, port, congestion_control(h), &fd, e);
 
-		if (!rc)
-			rc = adopt(h, fd, true, e);
-		if (rc)
-			return context(h, e);
-	}
-	return 0;
+	snprintf(h->peer, sizeof(h->peer), strchr(addr, ':') ? "[%s]:%u" : "%s:%u", addr, port);
+	if (!rc)
+		rc = adopt(h, fd, true, e);
+	return rc ? context(h, e) : 0;
 }
 
 bool hop_warm(const struct hop *h)
 {
-	if (h->n_warm < hop_spec(h)->sockets)
-		return false;
-	for (int i = 0; i < h->n_socks; i++)
-		if (sock_pending(&h->socks[i]))
-			return false;
-	return true;
+	return h->warm && !sock_pending(&h->sock);
 }
 
 /* ---- the end ---- */
 
 bool hop_drained(const struct hop *h)
 {
-	for (int i = 0; i < h->n_socks; i++)
-		if (sock_pending(&h->socks[i]) || net_unacked(h->socks[i].watch.fd) > 0)
-			return false;
-	return true;
+	return !sock_pending(&h->sock) && net_unacked(h->sock.watch.fd) <= 0;
 }
 
 void hop_shutdown(struct hop *h)
 {
-	for (int i = 0; i < h->n_socks; i++)
-		shutdown(h->socks[i].watch.fd, SHUT_WR);
+	shutdown(h->sock.watch.fd, SHUT_WR);
 }
 
 bool hop_finished(const struct hop *h)
 {
-	for (int i = 0; i < h->n_socks; i++)
-		if (!h->socks[i].closed)
-			return false;
-	return true;
-}
-
-void hop_info(const struct hop *h, struct net_info *out)
-{
-	struct net_info one;
-
-	*out = (struct net_info){ 0 };
-	for (int i = 0; i < h->n_socks; i++)
-		if (!net_info(h->socks[i].watch.fd, &one))
-			net_info_add(out, &one);
-}
-
-uint64_t hop_payload_bytes(const struct hop *h)
-{
-	uint64_t n = 0;
-
-	for (int i = 0; i < h->n_socks; i++)
-		n += h->socks[i].payload_bytes;
-	return n;
-}
-
-uint64_t hop_messages(const struct hop *h)
-{
-	uint64_t n = 0;
-
-	/* Tokens are on the first; all others are shared. */
-	for (int i = 0; i < h->n_socks; i++)
-		n = h->socks[i].messages > n ? h->socks[i].messages : n;
-	return n;
+	return h->sock.closed;
 }
 
 /* ---- life ---- */
 
-int hop_init(struct hop *h, const struct worker_spec *spec, int index, struct loop *loop,
-	     const struct hop_events *events, struct bace_err *e)
+void hop_init(struct hop *h, const struct worker_spec *spec, int index, struct loop *loop,
+	      const struct hop_events *events)
 {
 	*h = (struct hop){ .spec = spec, .index = index, .loop = loop, .events = events,
 			   .listener.fd = -1 };
+	sock_init(&h->sock, -1);
 	for (int i = 0; i < HOP_PENDING_MAX; i++)
 		h->pending[i].watch.fd = -1;
-	h->socks = calloc((size_t)hop_spec(h)->sockets, sizeof(*h->socks));
-	if (!h->socks || grow_ring(h, 1))
-		return bace_fail(e, ENOMEM, "hop %d: out of memory", hop_spec(h)->hop);
-	return 0;
 }
 
 void hop_free(struct hop *h)
 {
-	for (int i = 0; i < h->n_socks; i++)
-		sock_free(&h->socks[i]);
-	for (int i = 0; i < HOP_PENDING_MAX && h->spec; i++)
+	if (!h->spec)
+		return;
+	sock_free(&h->sock);
+	for (int i = 0; i < HOP_PENDING_MAX; i++)
 		bace_cleanup_close(&h->pending[i].watch.fd);
-	if (h->spec)
-		bace_cleanup_close(&h->listener.fd);
-	free(h->socks);
-	free(h->partial);
+	bace_cleanup_close(&h->listener.fd);
 }

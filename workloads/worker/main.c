@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 	bace_buf_free(&c.in);
 	if (!spec || rc) {
 		event_error(&e);
-		return e.errnum == EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED;
+		return e.errnum == EINVAL || e.errnum == ENOTSUP ? BACE_EXIT_INPUT : BACE_EXIT_FAILED;
 	}
 	return BACE_EXIT_OK;
 }

@@ -30,23 +30,21 @@ bool message_is_forward(enum message_kind kind);
 struct header {			/* host order: both ends run the same binary */
 	uint32_t magic;
 	uint16_t kind;
-	uint16_t part, parts;		/* connections of the hop share a message */
 	uint16_t chunk;
 	int32_t job, hop, stage;	/* stage: the sender's */
 	int32_t step, micro_batch;
+	uint32_t reserved;
 	int64_t made;
-	uint64_t bytes;			/* of this part, header included */
-	uint64_t total;			/* of the message */
+	uint64_t bytes;			/* of the message, header included */
+	uint64_t reserved2;
 	uint64_t checksum;		/* of all before it */
 };
 
-/* Bytes on the network of a whole message of this hop. */
+/* Bytes on the network of a message of this hop. */
 uint64_t message_bytes(const struct worker_hop_spec *h, enum message_kind kind);
-/* Bytes of one part: as even as they go, at least a header. */
-uint64_t message_part_bytes(uint64_t total, int part, int parts);
 
 void header_fill(struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,
-		 const struct message *m, int part);
+		 const struct message *m);
 /* Is it whole, and of this job, this hop and this direction? `from_below`: the
  * peer plays the hop's first stage. */
 int header_check(const struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,

@@ -2,24 +2,24 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/errqueue.h>
-#include <linux/net_tstamp.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define ETHERNET_HEADER 14
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
-#define TCP_HEADER_TS 32		/* with timestamps */
+#define TCP_HEADER 20
+#define TCP_TIMESTAMPS 12
 #define SYN_EXTRA 8			/* MSS, SACK permitted and window scale beyond those */
 #define BACKLOG 128
 
-int net_address(const char *addr, uint16_t port, struct sockaddr_storage *out, socklen_t *len,
-		struct bace_err *e)
+static int parse(const char *addr, uint16_t port, struct sockaddr_storage *out, socklen_t *len,
+		 struct bace_err *e)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
@@ -81,11 +81,11 @@ static int options(int fd, const char *cc, struct bace_err *e)
 	return 0;
 }
 
-int net_listen(const char *addr, uint16_t want, int *fd, uint16_t *port, struct bace_err *e)
+int net_listen(const char *addr, int *fd, uint16_t *port, struct bace_err *e)
 {
 	struct sockaddr_storage a;
 	socklen_t len;
-	int rc = net_address(addr, want, &a, &len, e);
+	int rc = parse(addr, 0, &a, &len, e);
 
 	if (rc)
 		return rc;
@@ -94,7 +94,7 @@ int net_listen(const char *addr, uint16_t want, int *fd, uint16_t *port, struct 
 		return bace_fail_errno(e, errno, "socket");
 	if (bind(s, (struct sockaddr *)&a, len) || listen(s, BACKLOG) ||
 	    getsockname(s, (struct sockaddr *)&a, &len))
-		return bace_fail_errno(e, errno, "listen on %s:%u", addr, want);
+		return bace_fail_errno(e, errno, "listen on %s", addr);
 	*port = port_of(&a);
 	*fd = STEAL_FD(s);
 	return 0;
@@ -104,7 +104,7 @@ int net_connect(const char *addr, uint16_t port, const char *cc, int *fd, struct
 {
 	struct sockaddr_storage a;
 	socklen_t len;
-	int rc = net_address(addr, port, &a, &len, e);
+	int rc = parse(addr, port, &a, &len, e);
 
 	if (rc)
 		return rc;
@@ -148,7 +148,8 @@ int net_accept(int listener, const char *cc, int *fd, struct bace_err *e)
 
 int net_user_timeout(int fd, int64_t ns)
 {
-	unsigned ms = (unsigned)(ns / 1000000);
+	int64_t whole = ns / 1000000;
+	int ms = whole < 1 ? 1 : whole > INT32_MAX ? INT32_MAX : (int)whole;
 
 	return setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) ? -errno : 0;
 }
@@ -165,7 +166,8 @@ int net_info(int fd, struct net_info *out)
 	    getsockname(fd, (struct sockaddr *)&a, &alen) ||
 	    getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, out->congestion_control, &cclen))
 		return -errno;
-	headers = ETHERNET_HEADER + TCP_HEADER_TS + (a.ss_family == AF_INET6 ? IPV6_HEADER : IPV4_HEADER);
+	headers = ETHERNET_HEADER + (a.ss_family == AF_INET6 ? IPV6_HEADER : IPV4_HEADER) + TCP_HEADER +
+		  (t.tcpi_options & TCPI_OPT_TIMESTAMPS ? TCP_TIMESTAMPS : 0);
 	out->bytes_sent = t.tcpi_bytes_sent;
 	out->segs_out = t.tcpi_segs_out;
 	out->wire_bytes = t.tcpi_bytes_sent + (uint64_t)t.tcpi_segs_out * headers + SYN_EXTRA;
@@ -179,61 +181,9 @@ int net_info(int fd, struct net_info *out)
 	return 0;
 }
 
-void net_info_add(struct net_info *sum, const struct net_info *x)
-{
-	sum->wire_bytes += x->wire_bytes;
-	sum->bytes_sent += x->bytes_sent;
-	sum->retrans_bytes += x->retrans_bytes;
-	sum->segs_out += x->segs_out;
-	sum->delivery_rate_bps += x->delivery_rate_bps;
-	sum->busy_us += x->busy_us;
-	sum->rwnd_limited_us += x->rwnd_limited_us;
-	sum->sndbuf_limited_us += x->sndbuf_limited_us;
-	sum->rtt_us = x->rtt_us > sum->rtt_us ? x->rtt_us : sum->rtt_us;
-	sum->min_rtt_us = x->min_rtt_us > sum->min_rtt_us ? x->min_rtt_us : sum->min_rtt_us;
-	memcpy(sum->congestion_control, x->congestion_control, sizeof(sum->congestion_control));
-}
-
 int net_unacked(int fd)
 {
 	int n = 0;
 
 	return ioctl(fd, SIOCOUTQ, &n) ? 0 : n;
-}
-
-int net_tell_acks(int fd, struct bace_err *e)
-{
-	unsigned flags = SOF_TIMESTAMPING_TX_ACK | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_ID |
-			 SOF_TIMESTAMPING_OPT_TSONLY;
-
-	/* OPT_ID counts from what is unacknowledged now. */
-	if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)))
-		return bace_fail_errno(e, errno, "SO_TIMESTAMPING");
-	return 0;
-}
-
-int net_acked(int fd, uint32_t *bytes)
-{
-	char control[512];
-	int got = 0;
-
-	for (;;) {
-		struct msghdr m = { .msg_control = control, .msg_controllen = sizeof(control) };
-
-		if (recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
-			return got;
-		for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-			struct sock_extended_err see;
-
-			if (!((c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) ||
-			      (c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR)))
-				continue;
-			memcpy(&see, CMSG_DATA(c), sizeof(see));
-			if (see.ee_errno != ENOMSG || see.ee_origin != SO_EE_ORIGIN_TIMESTAMPING ||
-			    see.ee_info != SCM_TSTAMP_ACK)
-				continue;
-			*bytes = see.ee_data + 1;
-			got = 1;
-		}
-	}
 }

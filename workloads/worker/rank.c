@@ -5,15 +5,13 @@
 #include "workloads/worker/rank.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "workloads/worker/report.h"
 
 #define NEVER INT64_MAX
-#define CLOSE_NS 10000000000		/* at most, for all ends of connections */
+#define GO_AHEAD_NS (3600ll * 1000000000)
 #define DRAIN_POLL_NS 2000000
 
 enum phase { CONNECTING, READY, GOING, DRAINING, CLOSING };
@@ -49,9 +47,9 @@ static void enter(struct rank *r, enum phase phase)
 
 /* ---- what the engine asks for, and what the hops tell ---- */
 
-static int engine_sends(void *arg, int hop, const struct message *m, bool tell_left, struct bace_err *e)
+static int engine_sends(void *arg, int hop, const struct message *m, struct bace_err *e)
 {
-	return hop_send(&((struct rank *)arg)->hops[hop], m, tell_left, e);
+	return hop_send(&((struct rank *)arg)->hops[hop], m, e);
 }
 
 static void stage_ended_step(void *arg, int slot, int step)
@@ -78,11 +76,6 @@ static int hop_received(void *arg, int hop, const struct message *m, int64_t fir
 static void hop_sent(void *arg, int hop, const struct message *m, int64_t now)
 {
 	engine_sent(((struct rank *)arg)->engine, hop, m, now);
-}
-
-static int hop_left(void *arg, int hop, bool forward, int64_t left, struct bace_err *e)
-{
-	return engine_left(((struct rank *)arg)->engine, hop, forward, left, e);
 }
 
 static int hop_step(void *arg, int hop)
@@ -119,7 +112,7 @@ static int do_connect(struct rank *r, const json_t *cmd, struct bace_err *e)
 		json_int_t port = json_integer_value(json_object_get(h, "port"));
 		int rc;
 
-		if (i < 0 || !addr || port < 1 || port > 65535 || r->hops[i].n_socks)
+		if (i < 0 || !addr || port < 1 || port > 65535 || r->hops[i].sock.watch.fd >= 0)
 			return bace_fail(e, EINVAL, "connect: hop, addr or port is wrong");
 		rc = hop_connect(&r->hops[i], addr, (uint16_t)port, e);
 		if (rc)
@@ -131,8 +124,11 @@ static int do_connect(struct rank *r, const json_t *cmd, struct bace_err *e)
 
 static int do_go(struct rank *r, const json_t *cmd, struct bace_err *e)
 {
-	int64_t at = json_integer_value(json_object_get(cmd, "at_ns")), now = bace_mono_ns();
+	const json_t *j = json_object_get(cmd, "at_ns");
+	int64_t at = json_integer_value(j), now = bace_mono_ns();
 
+	if (!json_is_integer(j) || at > now + GO_AHEAD_NS)
+		return bace_fail(e, EINVAL, "go: `at_ns' must be a time, at most an hour ahead");
 	enter(r, GOING);
 	r->started = at > now ? at : now;
 	r->since = r->started;
@@ -183,10 +179,9 @@ static int64_t patience(const struct rank *r)
 		return r->spec.connect_timeout_ns;
 	case READY:
 		return r->spec.go_timeout_ns ? r->spec.go_timeout_ns : NEVER;
-	case GOING:
-		return r->spec.step_timeout_ns;
 	default:
-		return r->spec.step_timeout_ns < CLOSE_NS ? r->spec.step_timeout_ns : CLOSE_NS;
+		/* Also after the last step: the others may still be at it. */
+		return r->spec.step_timeout_ns;
 	}
 }
 
@@ -203,18 +198,18 @@ static int not_connected(const struct rank *r, struct bace_err *e)
 
 	for (int i = 0; i < r->spec.n_hops; i++) {
 		const struct hop *h = &r->hops[i];
-		int n = hop_spec(h)->sockets;
+		bool there = h->sock.watch.fd >= 0;
 
 		if (!on_network(r, i) || hop_warm(h))
 			continue;
-		if (hop_spec(h)->role == HOP_CONNECT && !h->n_socks)
+		if (hop_spec(h)->role == HOP_CONNECT && !there)
 			break;
-		if (hop_spec(h)->role == HOP_CONNECT && h->n_socks && h->socks[0].connecting)
+		if (there && h->sock.connecting)
 			return bace_fail(e, ETIMEDOUT, "hop %d: connect %s: no answer within %.1f s",
 					 hop_spec(h)->hop, h->peer, s);
-		if (h->n_socks < n)
-			return bace_fail(e, ETIMEDOUT, "hop %d: stage %d did not connect within %.1f s (%d of %d "
-					 "connections)", hop_spec(h)->hop, hop_spec(h)->hop, s, h->n_socks, n);
+		if (!there)
+			return bace_fail(e, ETIMEDOUT, "hop %d: stage %d did not connect within %.1f s",
+					 hop_spec(h)->hop, hop_spec(h)->hop, s);
 		return bace_fail(e, ETIMEDOUT, "hop %d: %s: the first message did not come within %.1f s",
 				 hop_spec(h)->hop, h->peer, s);
 	}
@@ -309,9 +304,7 @@ static int open_hops(struct rank *r, struct bace_err *e)
 
 		if (!on_network(r, i))
 			continue;
-		rc = hop_init(&r->hops[i], &r->spec, i, r->loop, &r->events, e);
-		if (rc)
-			return rc;
+		hop_init(&r->hops[i], &r->spec, i, r->loop, &r->events);
 		if (r->spec.hops[i].role != HOP_LISTEN)
 			continue;
 		rc = hop_listen(&r->hops[i], &port, e);
@@ -324,8 +317,7 @@ static int open_hops(struct rank *r, struct bace_err *e)
 
 static int make_compute(struct rank *r, struct bace_err *e)
 {
-	int rc = r->spec.compute == COMPUTE_CPU ? compute_cpu(&r->spec, &r->compute, e) :
-						  compute_timed(&r->spec, &r->compute, e);
+	int rc = compute_timed(&r->spec, &r->compute, e);
 
 	if (rc)
 		return rc;
@@ -340,7 +332,7 @@ static int prepare(struct rank *r, struct bace_err *e)
 
 	if (rc)
 		return rc;
-	r->events = (struct hop_events){ .received = hop_received, .sent = hop_sent, .left = hop_left,
+	r->events = (struct hop_events){ .received = hop_received, .sent = hop_sent,
 					 .step = hop_step, .arg = r };
 	r->hops = calloc((size_t)r->spec.n_hops + 1, sizeof(*r->hops));
 	r->ended = calloc((size_t)r->spec.n_stages, sizeof(*r->ended));
@@ -353,7 +345,6 @@ static int prepare(struct rank *r, struct bace_err *e)
 		rc = flows_create(&r->spec, r->hops, &r->flows, e);
 	if (rc)
 		return rc;
-	fcntl(0, F_SETFL, fcntl(0, F_GETFL) | O_NONBLOCK);
 	r->in = (struct watch){ .fd = 0, .fn = on_stdin, .owner = r };
 	rc = loop_watch(r->loop, &r->in, EPOLLIN, e);
 	enter(r, CONNECTING);

@@ -30,7 +30,7 @@ void sock_free(struct sock *s)
 static int grow(struct sock *s)
 {
 	uint32_t cap = s->cap ? 2 * s->cap : 16, n = s->tail - s->head;
-	struct outgoing *v = malloc(cap * sizeof(*v));
+	struct header *v = malloc(cap * sizeof(*v));
 
 	if (!v)
 		return -ENOMEM;
@@ -44,7 +44,7 @@ static int grow(struct sock *s)
 	return 0;
 }
 
-int sock_queue(struct sock *s, const struct header *h, bool tell_left, struct bace_err *e)
+int sock_queue(struct sock *s, const struct header *h, struct bace_err *e)
 {
 	if (s->tail - s->head == s->cap) {
 		if (s->cap >= QUEUE_MAX)
@@ -52,7 +52,7 @@ int sock_queue(struct sock *s, const struct header *h, bool tell_left, struct ba
 		if (grow(s))
 			return bace_fail(e, ENOMEM, "out of memory");
 	}
-	s->queue[s->tail++ & (s->cap - 1)] = (struct outgoing){ .h = *h, .tell_left = tell_left };
+	s->queue[s->tail++ & (s->cap - 1)] = *h;
 	s->payload_bytes += h->bytes;
 	s->messages++;
 	return 0;
@@ -80,45 +80,28 @@ static int rest_of(const struct header *h, uint64_t gone, struct iovec v[2])
 	return n;
 }
 
-int sock_write(struct sock *s, struct outgoing *done, struct bace_err *e)
+int sock_write(struct sock *s, struct header *done, struct bace_err *e)
 {
 	/* A peer that reads as fast as this writes must not keep the loop here. */
 	for (uint64_t turn = 0; sock_pending(s) && turn < WRITE_TURN;) {
-		const struct outgoing *o = &s->queue[s->head & (s->cap - 1)];
+		const struct header *h = &s->queue[s->head & (s->cap - 1)];
 		struct iovec v[2];
-		struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)rest_of(&o->h, s->gone, v) };
+		struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)rest_of(h, s->gone, v) };
 		ssize_t n;
 
 		n = sendmsg(s->watch.fd, &m, MSG_NOSIGNAL);
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR ? 0 : bace_fail_errno(e, errno, "send");
 		s->gone += (uint64_t)n;
-		s->written += (uint64_t)n;
 		turn += (uint64_t)n;
-		if (s->gone < o->h.bytes)
+		if (s->gone < h->bytes)
 			continue;
-		*done = *o;
-		if (o->tell_left)
-			s->ack_wanted = s->written;
+		*done = *h;
 		s->head++;
 		s->gone = 0;
 		return 1;
 	}
 	return 0;
-}
-
-int sock_tell_acks(struct sock *s, struct bace_err *e)
-{
-	return net_tell_acks(s->watch.fd, e);
-}
-
-bool sock_acked(struct sock *s)
-{
-	net_acked(s->watch.fd, &s->acked);
-	if (!s->ack_wanted || (int32_t)(s->acked - (uint32_t)s->ack_wanted) < 0)
-		return false;
-	s->ack_wanted = 0;
-	return true;
 }
 
 int sock_read(struct sock *s, int64_t now, header_fn check, void *arg, struct header *out,

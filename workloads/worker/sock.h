@@ -1,6 +1,6 @@
 /*
  * One TCP connection of a hop: a queue of framed messages to send, and the
- * message that is being received. A hop shares its messages among its sockets.
+ * message that is being received.
  */
 #ifndef BACE_WORKER_SOCK_H
 #define BACE_WORKER_SOCK_H
@@ -9,23 +9,14 @@
 #include "workloads/worker/message.h"
 #include "workloads/worker/net.h"
 
-struct outgoing {
-	struct header h;
-	bool tell_left;
-};
-
 struct sock {
 	struct watch watch;		/* watch.fd: -1 none */
 	bool connecting;
 	bool closed;			/* the peer has shut its side */
-	struct outgoing *queue;		/* ring */
+	struct header *queue;		/* ring */
 	uint32_t head, tail, cap;	/* cap: power of two */
 	uint64_t gone;			/* bytes of the first that the kernel has */
-	uint64_t written;		/* bytes in all */
 	uint64_t payload_bytes, messages;	/* queued in all */
-	uint64_t ack_wanted;		/* of written; 0: none */
-	uint32_t acked;			/* of written, modulo 2^32 */
-	uint64_t n_data;		/* messages received that are shared among sockets */
 	struct header in;		/* being received */
 	uint64_t got;			/* bytes of it */
 	int64_t first;			/* when its first byte came */
@@ -34,16 +25,11 @@ struct sock {
 void sock_init(struct sock *s, int fd);
 void sock_free(struct sock *s);
 
-int sock_queue(struct sock *s, const struct header *h, bool tell_left, struct bace_err *e);
+int sock_queue(struct sock *s, const struct header *h, struct bace_err *e);
 bool sock_pending(const struct sock *s);
 /* Writes until the socket is full. 1: *done has gone whole to the kernel (call
  * again), 0 nothing more for now, -errno. */
-int sock_write(struct sock *s, struct outgoing *done, struct bace_err *e);
-/* Before anything is written: let sock_acked work. */
-int sock_tell_acks(struct sock *s, struct bace_err *e);
-/* Takes what the kernel has to say about acknowledgements. True when the last
- * byte of a message with tell_left now is, once for each. */
-bool sock_acked(struct sock *s);
+int sock_write(struct sock *s, struct header *done, struct bace_err *e);
 
 /* Reads at most until one message is whole: 1, in *out with the time of its
  * first byte in s->first; 0 not yet; -errno. A header is handed to `check`

@@ -6,6 +6,7 @@
 
 #define NS_PER_MS 1000000
 #define DURATION_MAX_NS ((json_int_t)3600 * 1000000000)
+#define TIMEOUT_MAX_MS 10000000000	/* 116 days */
 #define STEPS_MAX 1000000
 
 /* Range-checked integer field. */
@@ -139,21 +140,20 @@ static int read_local(const json_t *j, const char *what, struct worker_hop_spec 
 	if (rc)
 		return rc;
 	out->rate_bps = (uint64_t)v;
+	if (v && (double)out->bytes * 8e9 / (double)v > (double)DURATION_MAX_NS)
+		return bace_fail(e, EINVAL, "%s: %llu bytes at `rate_bps' = %lld take more than an hour", what,
+				 (unsigned long long)out->bytes, (long long)v);
 	rc = get_int(j, what, "latency_ns", 0, DURATION_MAX_NS, &v, e);
 	out->latency_ns = v;
-	if (!rc && out->rate_bps && (double)out->bytes * 8e9 / (double)out->rate_bps > (double)DURATION_MAX_NS)
-		rc = bace_fail(e, EINVAL, "%s: %llu bytes at %lld bit/s take more than an hour", what,
-			       (unsigned long long)out->bytes, (long long)out->rate_bps);
 	return rc;
 }
 
 static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_hop_spec *out,
 		    struct bace_err *e)
 {
-	static const char *const known[] = { "hop", "kind", "role", "bytes", "addr", "rate_bps", "latency_ns",
-					     "sockets" };
+	static const char *const known[] = { "hop", "kind", "role", "bytes", "addr", "rate_bps", "latency_ns" };
 	char kind[16], role[16], what[24];
-	json_int_t v = 0, sockets = 1;
+	json_int_t v = 0;
 	int rc = check_keys(j, "hop", known, ARRAY_LEN(known), e);
 
 	if (!rc)
@@ -166,12 +166,9 @@ static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_
 		rc = get_string(j, what, "role", role, sizeof(role), e);
 	if (!rc)
 		rc = get_int(j, what, "bytes", WORKER_MESSAGE_MIN, WORKER_MESSAGE_MAX, &v, e);
-	if (!rc)
-		rc = opt_int(j, what, "sockets", 1, WORKER_SOCKETS_MAX, &sockets, e);
 	if (rc)
 		return rc;
 	out->bytes = (uint64_t)v;
-	out->sockets = (int)sockets;
 	if (read_role(role, &out->role))
 		return bace_fail(e, EINVAL, "hop %d: `role' = %s: must be listen, connect or internal",
 				 out->hop, role);
@@ -180,9 +177,6 @@ static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_
 	out->kind = strcmp(kind, "tcp") ? HOP_LOCAL : HOP_TCP;
 	if (out->role == HOP_INTERNAL && out->kind != HOP_LOCAL)
 		return bace_fail(e, EINVAL, "hop %d: an internal hop must be local", out->hop);
-	/* Only headers cross a local hop. */
-	if (out->kind == HOP_LOCAL)
-		out->sockets = 1;
 	if (out->role == HOP_LISTEN)
 		rc = get_string(j, what, "addr", out->addr, sizeof(out->addr), e);
 	if (!rc && out->kind == HOP_LOCAL)
@@ -197,8 +191,8 @@ static int read_arrays(const json_t *j, struct worker_spec *s, struct bace_err *
 	int rc = 0;
 
 	if (!json_is_array(stages) || !json_is_array(hops))
-		return bace_fail(e, EINVAL, "spec: `%s' must be an array",
-				 json_is_array(stages) ? "hops" : "stages");
+		return bace_fail(e, EINVAL, "spec: `%s' must be an array", json_is_array(stages) ? "hops" :
+				 "stages");
 	if (!n || n > WORKER_STAGES_MAX || k > 2 * WORKER_STAGES_MAX)
 		return bace_fail(e, EINVAL, "spec: %zu stages, %zu hops: must be 1 to %d and at most %d", n,
 				 k, WORKER_STAGES_MAX, 2 * WORKER_STAGES_MAX);
@@ -238,37 +232,38 @@ static int read_schedule(const json_t *j, struct schedule_spec *s, struct bace_e
 static int read_timeouts(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
 	json_int_t connect = 0, go = 0, step = 0;
-	int rc = get_int(j, "spec", "connect_timeout_ms", 1, 3600000, &connect, e);
+	int rc = get_int(j, "spec", "connect_timeout_ms", 1, TIMEOUT_MAX_MS, &connect, e);
 
 	if (!rc)
-		rc = opt_int(j, "spec", "go_timeout_ms", 0, 3600000, &go, e);
+		rc = opt_int(j, "spec", "go_timeout_ms", 0, TIMEOUT_MAX_MS, &go, e);
 	if (!rc)
-		rc = get_int(j, "spec", "step_timeout_ms", 1, 36000000, &step, e);
+		rc = get_int(j, "spec", "step_timeout_ms", 1, TIMEOUT_MAX_MS, &step, e);
+	if (rc)
+		return rc;
 	out->connect_timeout_ns = connect * NS_PER_MS;
 	out->go_timeout_ns = go * NS_PER_MS;
 	out->step_timeout_ns = step * NS_PER_MS;
-	return rc;
+	return 0;
 }
 
 static int read_options(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
 	static const char *const timelines[] = { "none", "ops", "full" };
-	static const char *const computes[] = { "timed", "cpu" };
-	int timeline = TIMELINE_OPS, compute = COMPUTE_TIMED;
-	int rc;
+	int timeline = TIMELINE_OPS, rc;
+	bool overlap = true;
 
-	out->overlap = out->shared_clock = true;
-	rc = opt_bool(j, "overlap", &out->overlap, e);
+	out->shared_clock = true;
+	rc = opt_bool(j, "overlap", &overlap, e);
+	if (!rc && !overlap)
+		rc = bace_fail(e, ENOTSUP, "spec: `overlap' = false cannot be executed: a host does not see "
+			       "when a message has left the link; simulate it instead");
 	if (!rc)
 		rc = opt_bool(j, "shared_clock", &out->shared_clock, e);
 	if (!rc)
 		rc = opt_word(j, "timeline", timelines, ARRAY_LEN(timelines), &timeline, e);
-	if (!rc)
-		rc = opt_word(j, "compute", computes, ARRAY_LEN(computes), &compute, e);
 	if (!rc && json_object_get(j, "host"))
 		rc = get_string(j, "spec", "host", out->host, sizeof(out->host), e);
 	out->timeline = (enum timeline_kind)timeline;
-	out->compute = (enum compute_kind)compute;
 	return rc;
 }
 
@@ -284,67 +279,79 @@ static int read_steps(const json_t *j, struct worker_spec *out, struct bace_err 
 	return rc;
 }
 
-static bool hop_is_there(const struct worker_spec *s, int hop)
+/* ---- do stages and hops belong together? ---- */
+
+static bool wraps(const struct worker_spec *s)
 {
-	for (int i = 0; i < s->n_hops; i++)
-		if (s->hops[i].hop == hop)
-			return true;
-	return false;
+	return s->schedule.kind == SCHED_INTERLEAVED_1F1B;
 }
 
-/* Each stage needs the hops on both its sides. */
-static int check_sides(const struct worker_spec *s, int stage, struct bace_err *e)
+/* here[] is by stage, listed[] by hop. */
+static int check_unique(const struct worker_spec *s, bool *here, bool *listed, struct bace_err *e)
 {
-	bool wraps = s->schedule.kind == SCHED_INTERLEAVED_1F1B;
-	int last = s->schedule.stages - 1, sides[2] = { stage > 0 ? stage - 1 : wraps ? last : -1,
-							stage < last || wraps ? stage : -1 };
-
-	for (int i = 0; i < 2; i++)
-		if (sides[i] >= 0 && !hop_is_there(s, sides[i]))
-			return bace_fail(e, EINVAL, "stage %d: hop %d is not in the spec", stage, sides[i]);
-	return 0;
-}
-
-/* A hop's role must be the one that the stages here give it. */
-static int check_role(const struct worker_spec *s, const struct worker_hop_spec *h, const bool *here,
-		      struct bace_err *e)
-{
-	static const char *const names[] = { "listen", "connect", "internal" };
-	bool from = here[h->hop], to = here[(h->hop + 1) % s->schedule.stages];
-	enum hop_role role = from && to ? HOP_INTERNAL : from ? HOP_CONNECT : HOP_LISTEN;
-
-	if (h->hop == s->schedule.stages - 1 && s->schedule.kind != SCHED_INTERLEAVED_1F1B)
-		return bace_fail(e, EINVAL, "hop %d: there is none after the last stage", h->hop);
-	if (!from && !to)
-		return bace_fail(e, EINVAL, "hop %d: no stage of it is here", h->hop);
-	if (h->role != role)
-		return bace_fail(e, EINVAL, "hop %d: `role' must be %s, of the stages here", h->hop, names[role]);
-	return 0;
-}
-
-static int check_whole(const struct worker_spec *s, struct bace_err *e)
-{
-	CLEANUP_FREE bool *here = calloc((size_t)s->schedule.stages, sizeof(bool));
-	CLEANUP_FREE bool *seen = calloc((size_t)s->schedule.stages, sizeof(bool));
-	int rc = 0;
-
-	if (!here || !seen)
-		return bace_fail(e, ENOMEM, "spec: out of memory");
 	for (int i = 0; i < s->n_stages; i++) {
 		if (here[s->stages[i].stage])
-			return bace_fail(e, EINVAL, "stage %d is there twice", s->stages[i].stage);
+			return bace_fail(e, EINVAL, "spec: stage %d is given twice", s->stages[i].stage);
 		here[s->stages[i].stage] = true;
 	}
 	for (int i = 0; i < s->n_hops; i++) {
-		if (seen[s->hops[i].hop])
-			return bace_fail(e, EINVAL, "hop %d is there twice", s->hops[i].hop);
-		seen[s->hops[i].hop] = true;
+		if (listed[s->hops[i].hop])
+			return bace_fail(e, EINVAL, "hop %d: given twice", s->hops[i].hop);
+		listed[s->hops[i].hop] = true;
 	}
-	for (int i = 0; !rc && i < s->n_hops; i++)
-		rc = check_role(s, &s->hops[i], here, e);
-	for (int i = 0; !rc && i < s->n_stages; i++)
-		rc = check_sides(s, s->stages[i].stage, e);
-	return rc;
+	return 0;
+}
+
+/* A hop's role must be the one that its stages here give it. */
+static int check_roles(const struct worker_spec *s, const bool *here, struct bace_err *e)
+{
+	static const char *const names[] = { "listen", "connect", "internal" };
+	int p = s->schedule.stages;
+
+	for (int i = 0; i < s->n_hops; i++) {
+		const struct worker_hop_spec *h = &s->hops[i];
+		bool from = here[h->hop], to = here[(h->hop + 1) % p];
+		enum hop_role want = from && to ? HOP_INTERNAL : from ? HOP_CONNECT : HOP_LISTEN;
+
+		if (h->hop == p - 1 && !wraps(s))
+			return bace_fail(e, EINVAL, "hop %d: only interleaved-1f1b goes from the last stage to "
+					 "the first", h->hop);
+		if (!from && !to)
+			return bace_fail(e, EINVAL, "hop %d: touches no stage of this worker", h->hop);
+		if (h->role != want)
+			return bace_fail(e, EINVAL, "hop %d: `role' = %s: must be %s", h->hop, names[h->role],
+					 names[want]);
+	}
+	return 0;
+}
+
+static int check_complete(const struct worker_spec *s, const bool *listed, struct bace_err *e)
+{
+	int p = s->schedule.stages;
+
+	for (int i = 0; i < s->n_stages; i++) {
+		int stage = s->stages[i].stage, before = (stage + p - 1) % p;
+
+		if ((stage > 0 || wraps(s)) && !listed[before])
+			return bace_fail(e, EINVAL, "stage %d: its hop %d is not in the spec", stage, before);
+		if ((stage < p - 1 || wraps(s)) && !listed[stage])
+			return bace_fail(e, EINVAL, "stage %d: its hop %d is not in the spec", stage, stage);
+	}
+	return 0;
+}
+
+int worker_spec_check(const struct worker_spec *s, struct bace_err *e)
+{
+	CLEANUP_FREE bool *here = calloc((size_t)s->schedule.stages, sizeof(*here));
+	CLEANUP_FREE bool *listed = calloc((size_t)s->schedule.stages, sizeof(*listed));
+	int rc;
+
+	if (!here || !listed)
+		return bace_fail(e, ENOMEM, "spec: out of memory");
+	rc = check_unique(s, here, listed, e);
+	if (!rc)
+		rc = check_roles(s, here, e);
+	return rc ? rc : check_complete(s, listed, e);
 }
 
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e)
@@ -352,7 +359,7 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
 		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
 		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
-		"timeline", "compute" };
+		"timeline" };
 	json_int_t v = 0, rank = -1;
 	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
 
@@ -377,7 +384,7 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	if (!rc)
 		rc = read_arrays(j, out, e);
 	if (!rc)
-		rc = check_whole(out, e);
+		rc = worker_spec_check(out, e);
 	if (!rc)
 		out->rank = rank >= 0 ? (int)rank : out->stages[0].stage;
 	return rc;

@@ -31,11 +31,8 @@
  *				of a message means nothing here; a local hop counts
  *				from when its header came
  *    "timeline": "ops"		"none", or "full" for sends too
- *    "compute": "timed"	"cpu": matrix products, where built with a BLAS
- *    "sockets": 1, in a hop	TCP connections that share each message, to 64
- *   "overlap": false holds a stage after an operation until its message has
- *   left: over a local hop as in the event simulation, over tcp until its last
- *   byte was acknowledged, less the connection's least RTT.
+ *   "overlap": false is refused: a host does not see when a message has left the
+ *   link; that is simulated only.
  *   A step must end within step_timeout_ms of the end of the one before.
  * 2. {"event": "listening", "hop": H, "port": P}, one for each listening hop.
  * 3. stdin: {"cmd": "connect", "hops": [{"hop": H, "addr": A, "port": P}, ...]}
@@ -43,7 +40,7 @@
  * 4. {"event": "ready"} when every hop is connected and has carried one message
  *   each way.
  * 5. stdin: {"cmd": "go", "at_ns": N}: step -warmup_steps begins then, or now if
- *   that is past.
+ *   that is past; at most an hour ahead.
  * 6. {"event": "done", "started_ns": N, "lateness_p99_ns": N,
  *     "steps": [[stage, step, start_ns, end_ns, compute_ns], ...],
  *     "ops": [[stage, step, micro_batch, kind, start, end, third], ...],
@@ -57,9 +54,9 @@
  *    end: last byte; third: first byte.
  *    sent ("full" only): start: when the operation ended; end and third: when
  *    the kernel had taken the last byte, which is not when it left the host.
- *   A flow is what THIS side of a tcp hop sent during the connection's life, all
- *   its sockets together: wire_bytes is L2, every segment with its headers, SYN,
- *   FIN and pure ACKs included. Also in it: "peer", "messages", "bytes_sent"
+ *   A flow is what THIS side of a tcp hop sent during the connection's life:
+ *   wire_bytes is L2, every segment with its headers, SYN, FIN and pure ACKs
+ *   included. Also in it: "peer", "messages", "bytes_sent"
  *   (with retransmissions), "segs_out", "delivery_rate_bps", "busy_us",
  *   "rwnd_limited_us", "sndbuf_limited_us"; "measured": {the counters, from the
  *   end of the warm-up on}; "steps": [[step, bytes_sent, retrans_bytes, rtt_us,
@@ -92,7 +89,6 @@
 #define WORKER_STAGES_MAX 1024
 #define WORKER_MESSAGE_MIN 64		/* the header */
 #define WORKER_MESSAGE_MAX (4ull << 30)
-#define WORKER_SOCKETS_MAX 64
 
 enum worker_op_kind {
 	WORKER_FORWARD, WORKER_BACKWARD, WORKER_WEIGHT,
@@ -103,7 +99,6 @@ enum worker_op_kind {
 enum hop_kind { HOP_TCP, HOP_LOCAL };
 enum hop_role { HOP_LISTEN, HOP_CONNECT, HOP_INTERNAL };
 enum timeline_kind { TIMELINE_NONE, TIMELINE_OPS, TIMELINE_FULL };
-enum compute_kind { COMPUTE_TIMED, COMPUTE_CPU };
 
 struct worker_stage_spec {
 	int stage;
@@ -118,7 +113,6 @@ struct worker_hop_spec {
 	char addr[64];
 	uint64_t rate_bps;		/* local */
 	int64_t latency_ns;		/* local */
-	int sockets;
 };
 
 struct worker_spec {
@@ -126,9 +120,8 @@ struct worker_spec {
 	char name[NAME_LEN];
 	char host[NAME_LEN];
 	struct schedule_spec schedule;
-	bool overlap, shared_clock;
+	bool shared_clock;
 	enum timeline_kind timeline;
-	enum compute_kind compute;
 	int n_stages;			/* here */
 	struct worker_stage_spec *stages;
 	int n_hops;			/* here */
@@ -138,8 +131,11 @@ struct worker_spec {
 	int64_t connect_timeout_ns, go_timeout_ns, step_timeout_ns;
 };
 
-/* Every field range-checked; -EINVAL names the key. */
+/* Every field range-checked; -EINVAL or -ENOTSUP names the key. What was read is
+ * freed by the caller, after an error too. */
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e);
+/* Part of it: stages and hops belong together and none is missing. */
+int worker_spec_check(const struct worker_spec *s, struct bace_err *e);
 void worker_spec_free(struct worker_spec *s);
 
 #endif

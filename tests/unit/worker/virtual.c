@@ -10,8 +10,7 @@
 struct event {
 	int64_t at;
 	uint64_t number;		/* order of those at one time */
-	int worker, hop;		/* receiver (or, left: sender) and its index of the hop */
-	bool left;
+	int worker, hop;		/* receiver and its index of the hop */
 	struct message m;
 };
 
@@ -53,7 +52,7 @@ static void post(struct vnet *v, struct event ev)
 		abort();
 }
 
-static int on_send(void *arg, int hop, const struct message *m, bool tell_left, struct bace_err *e)
+static int on_send(void *arg, int hop, const struct message *m, struct bace_err *e)
 {
 	struct vworker *w = arg;
 	struct vnet *v = w->net;
@@ -82,8 +81,6 @@ static int on_send(void *arg, int hop, const struct message *m, bool tell_left, 
 	}
 	if (!v->meddle || !v->meddle(v->meddle_arg, h->hop, &ev.m))
 		post(v, ev);
-	if (tell_left)
-		post(v, (struct event){ .at = leave, .worker = w->index, .hop = hop, .left = true, .m = *m });
 	return 0;
 }
 
@@ -91,7 +88,7 @@ static void fill_hop(const struct vpipe *p, int worker, int h, struct worker_hop
 {
 	bool from = p->worker[h] == worker, to = p->worker[(h + 1) % p->schedule.stages] == worker;
 
-	*out = (struct worker_hop_spec){ .hop = h, .sockets = 1, .kind = p->tcp[h] ? HOP_TCP : HOP_LOCAL,
+	*out = (struct worker_hop_spec){ .hop = h, .kind = p->tcp[h] ? HOP_TCP : HOP_LOCAL,
 		.role = from && to ? HOP_INTERNAL : from ? HOP_CONNECT : HOP_LISTEN,
 		.bytes = (uint64_t)p->serialisation[h][0], .rate_bps = BYTE_A_NS,
 		.latency_ns = p->latency[h][0] };
@@ -101,8 +98,7 @@ static void fill_spec(const struct vpipe *p, int worker, struct worker_spec *s)
 {
 	int n = p->schedule.stages, hops = n - (p->schedule.kind != SCHED_INTERLEAVED_1F1B);
 
-	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .overlap = p->overlap,
-		.shared_clock = true, .timeline = p->timeline, .warmup_steps = p->warmup_steps,
+	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .shared_clock = true, .timeline = p->timeline, .warmup_steps = p->warmup_steps,
 		.steps = p->steps };
 	s->stages = calloc((size_t)n, sizeof(*s->stages));
 	s->hops = calloc((size_t)n, sizeof(*s->hops));
@@ -133,7 +129,7 @@ struct vnet *vnet_create(const struct vpipe *p)
 		w->net = v;
 		w->index = i;
 		fill_spec(p, i, &w->spec);
-		if (compute_timed(&w->spec, &w->compute, &e) ||
+		if (worker_spec_check(&w->spec, &e) || compute_timed(&w->spec, &w->compute, &e) ||
 		    engine_create(&w->spec, &io, w->compute, &w->engine, &e)) {
 			fprintf(stderr, "%s\n", e.msg);
 			abort();
@@ -201,13 +197,9 @@ static bool take_event(struct vnet *v, struct event *out)
 	return true;
 }
 
-static int happen(struct vnet *v, const struct event *ev, struct bace_err *e)
+static int happen(const struct vnet *v, const struct event *ev, struct bace_err *e)
 {
-	struct engine *en = v->workers[ev->worker].engine;
-
-	if (ev->left)
-		return engine_left(en, ev->hop, message_is_forward(ev->m.kind), ev->at, e);
-	return engine_receive(en, ev->hop, &ev->m, ev->at, ev->at, e);
+	return engine_receive(v->workers[ev->worker].engine, ev->hop, &ev->m, ev->at, ev->at, e);
 }
 
 int vnet_run(struct vnet *v, int64_t start, struct bace_err *e)

@@ -12,7 +12,6 @@
 
 struct vpipe {
 	struct schedule_spec schedule;
-	bool overlap;
 	int warmup_steps, steps;
 	enum timeline_kind timeline;
 	int64_t duration[VSTAGES_MAX][3];	/* by op_kind */
