@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Jobs over real links run to their end, and the bytes that they say they sent
+are those that tc counted."""
+import collections
+import unittest
+
+import driver
+from driver import Job, Worker
+
+RING = [(f"bwk-{i}", f"10.99.{i - 1 if i else 2}.2") for i in range(3)]
+TOLERANCE = 0.02
+UNCOUNTED = 1000		# ARP
+
+
+class Complete(unittest.TestCase):
+    def check(self, job, reports, messages_a_step):
+        o = job.options
+        steps, warmup = o.get("steps", 2), o.get("warmup_steps", 1)
+        for stage, r in enumerate(reports):
+            self.assertEqual([s[:2] for s in r["steps"]], [[stage, k] for k in range(-warmup, steps)])
+            kinds = collections.Counter(op[3] for op in r["ops"] if op[1] == 0)
+            m = o.get("micro_batches", 4) * o.get("chunks", 1)
+            self.assertEqual(kinds[0], m)
+            self.assertEqual(kinds[1], m)
+            self.assertEqual(kinds[2], m if o.get("schedule") == "zb-h1" else 0)
+            self.assertEqual(kinds[3] + kinds[4], messages_a_step[stage])
+            for s in r["steps"]:
+                self.assertLess(s[2], s[3])
+                self.assertEqual(s[4], m // o.get("chunks", 1) *
+                                 (o.get("fwd_ns", 1000000) + o.get("bwd_ns", 2000000) + o.get("w_ns", 0)))
+
+    def test_one_stage(self):
+        job = Job(1).begin()
+        self.check(job, job.done(), [0])
+
+    def test_one_stage_in_chunks(self):
+        job = Job(1, schedule="interleaved-1f1b", chunks=2, micro_batches=3).begin()
+        self.check(job, job.done(), [6])
+
+    def test_every_schedule(self):
+        for schedule in ("gpipe", "1f1b", "eager-1f1b", "zb-h1"):
+            for kind in ("tcp", "local"):
+                with self.subTest(schedule=schedule, kind=kind):
+                    job = Job(3, schedule=schedule, kind=kind, w_ns=1000000 if schedule == "zb-h1" else 0).begin()
+                    self.check(job, job.done(), [4, 8, 4])
+
+    def test_interleaved(self):
+        job = Job(3, schedule="interleaved-1f1b", chunks=2, micro_batches=6).begin()
+        # 2 chunks each way, the wrap hop 1: stages 0 and 2 have one end of it.
+        self.check(job, job.done(), [18, 24, 18])
+
+    def test_ipv6(self):
+        job = Job(2, where=[(None, "::1")] * 2).begin()
+        self.check(job, job.done(), [4, 4])
+
+    def test_smallest_and_large_messages(self):
+        for size in (64, 65, 3000000):
+            with self.subTest(size=size):
+                job = Job(2, bytes=size).begin()
+                self.check(job, job.done(), [4, 4])
+
+    def test_commands_with_the_spec(self):
+        """An agent may write all it has at once."""
+        spec = Job(1).spec(0)
+        worker = Worker()
+        worker.tell(spec)
+        worker.tell({"cmd": "connect", "hops": []})
+        self.assertEqual(worker.event()["event"], "ready")
+        worker.tell({"cmd": "go", "at_ns": 0})
+        self.assertEqual(worker.event()["event"], "done")
+        self.assertEqual(worker.end(), 0)
+
+
+class Counted(unittest.TestCase):
+    def setUp(self):
+        driver.network(3)
+
+    def tearDown(self):
+        driver.remove_network(3)
+
+    def count(self):
+        return {(i, dev): driver.counted_bytes(f"bwk-{i}", dev) for i in range(3) for dev in ("eth-up", "eth-down")}
+
+    def run_counted(self, **options):
+        """(rank, hop) -> (flow, what tc counted of it)."""
+        job = Job(3, where=RING, **options).start()
+        before = self.count()
+        reports = job.connect().ready().go().done()
+        after = self.count()
+        flows = {}
+        for rank, r in enumerate(reports):
+            for f in r["flows"]:
+                self.assertEqual(f["forward"], f["hop"] == rank)
+                at = (rank, "eth-up" if f["forward"] else "eth-down")
+                flows[(rank, f["hop"])] = (f, after[at] - before[at])
+        return flows
+
+    def check_flows(self, flows, size, messages):
+        for (rank, hop), (f, counted) in flows.items():
+            with self.subTest(rank=rank, hop=hop):
+                # One message to warm up; towards stage 0 the end of each of 3 steps.
+                want = (1 + 3 * messages) * size + (0 if f["forward"] else 3 * 64)
+                self.assertEqual(f["payload_bytes"], want)
+                self.assertGreaterEqual(f["bytes_sent"], want)
+                print(f"rank {rank} hop {hop}: wire {f['wire_bytes']}, tc {counted}, "
+                      f"{100 * (f['wire_bytes'] / counted - 1):+.3f} %, retransmitted {f['retrans_bytes']}")
+                self.assertAlmostEqual(f["wire_bytes"], counted, delta=TOLERANCE * counted + UNCOUNTED)
+
+    def test_bytes_are_those_of_tc(self):
+        flows = self.run_counted(bytes=200000, micro_batches=8)
+        self.assertEqual(sorted(flows), [(0, 0), (1, 0), (1, 1), (2, 1)])
+        self.check_flows(flows, 200000, 8)
+
+    def test_small_messages(self):
+        self.check_flows(self.run_counted(bytes=2000, micro_batches=64), 2000, 64)
+
+    def test_with_loss(self):
+        try:
+            driver.run("ip netns exec bwk-1 iptables -A INPUT -i eth-down -p tcp -m statistic --mode random "
+                       "--probability 0.02 -j DROP")
+        except Exception:	# no such match in this kernel
+            self.skipTest("iptables cannot lose packets at random here")
+        flows = self.run_counted(bytes=1000000, micro_batches=8)
+        self.assertGreater(flows[(0, 0)][0]["retrans_bytes"], 0)
+        self.check_flows(flows, 1000000, 8)
+
+
+if __name__ == "__main__":
+    driver.main()
