@@ -17,6 +17,7 @@
 #define SAMPLES_MAX 10000
 #define GOODPUT_MAX_S 3600.0
 #define START_UP 0.3		/* of the goodput time is not counted */
+#define WHOLE 0.9		/* of it, less is a client that died */
 #define PATIENCE_NS 60000000000
 #define LOOK_UP_NS 20000000	/* at the deadline and the agent, while data flows */
 
@@ -159,7 +160,7 @@ static int get_answer(struct probe *p, uint32_t kind, struct ping *out, struct b
 /* Counts from START_UP on until the client's end of stream. */
 static int serve_goodput(struct probe *p, double seconds, struct bace_err *e)
 {
-	int64_t first = 0, from = 0, last = 0;
+	int64_t begin = bace_mono_ns(), first = 0, from = 0, last = 0;
 	struct ping result = { .kind = RESULT };
 	uint64_t counted = 0;
 	ssize_t n;
@@ -184,6 +185,8 @@ static int serve_goodput(struct probe *p, double seconds, struct bace_err *e)
 	}
 	if (n < 0)
 		return (int)n;
+	if ((double)(bace_mono_ns() - begin) < WHOLE * seconds * 1e9)
+		return bace_fail(e, ECONNRESET, "probe: the client went away");
 	if (last > from)
 		result.value = (double)counted * 8e9 / (double)(last - from);
 	return put(p, &result, sizeof(result), e);

@@ -74,6 +74,23 @@ def counted_bytes(ns, dev):
                          re.DOTALL).group(1))
 
 
+def left_running(patience_s=5.0):
+    """Command lines of what still runs in the sandbox, whose PID 1 adopts all orphans."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return []
+        if time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children", encoding="ascii") as f:
+        pids = f.read().split()
+    return [open(f"/proc/{pid}/cmdline", encoding="utf-8").read().replace("\0", " ") for pid in pids]
+
+
 class Worker:
     def __init__(self, spec=None, ns=None):
         command = ["ip", "netns", "exec", ns, WORKER] if ns else [WORKER]
