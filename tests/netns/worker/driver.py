@@ -18,12 +18,15 @@ PATIENCE_S = 30.0		# for what should take no time at all
 INSIDE = "BACE_WORKER_TEST_INSIDE"
 
 
-def main():
+def main(body=None):
+    """body: instead of the tests of the program itself."""
     if os.environ.get(INSIDE):
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
         os.makedirs("/run/netns")
         os.makedirs("/run/lock", exist_ok=True)
         run("ip link set lo up")
+        if body:
+            sys.exit(body())
         unittest.main(verbosity=2, warnings="ignore")
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if os.geteuid() != 0:
@@ -46,10 +49,10 @@ def output(command):
     return subprocess.run(["sh", "-ec", command], check=True, capture_output=True, text=True).stdout
 
 
-def network(n, rate=None):
+def network(n, mbit=40000):
     """Namespaces bwk-0 ... bwk-(n-1) in a ring; the link from i to i + 1 is 10.99.i.0/24,
     eth-up at .1 and eth-down at .2; all that leaves either counts in an HTB class."""
-    limit = rate or "40gbit"
+    burst = max(3028, mbit * 1000000 // 8 // 4000)		# 0.25 ms, as shaped links have it
     for i in range(n):
         run(f"ip netns add bwk-{i}; ip -n bwk-{i} link set lo up;"
             f"ip netns exec bwk-{i} sysctl -qw net.ipv6.conf.default.disable_ipv6=1")
@@ -60,7 +63,7 @@ def network(n, rate=None):
             f"ip -n bwk-{i} link set eth-up up; ip -n bwk-{k} link set eth-down up")
         for ns, dev in ((f"bwk-{i}", "eth-up"), (f"bwk-{k}", "eth-down")):
             run(f"tc -n {ns} qdisc add dev {dev} root handle 1: htb default 1;"
-                f"tc -n {ns} class add dev {dev} parent 1: classid 1:1 htb rate {limit} burst 4k cburst 4k quantum 60000")
+                f"tc -n {ns} class add dev {dev} parent 1: classid 1:1 htb rate {mbit}mbit burst {burst} cburst {burst} quantum 60000")
 
 
 def remove_network(n):

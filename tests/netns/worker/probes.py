@@ -15,7 +15,7 @@ BURST_BYTES = 4096
 
 class Probes(unittest.TestCase):
     def setUp(self):
-        driver.network(2, "100mbit")
+        driver.network(2, 100)
         self.addCleanup(driver.remove_network, 2)
 
     def probe(self, samples, goodput_s, **options):

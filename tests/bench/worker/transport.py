@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""What the worker's transport reaches, beside iperf3 and ping in the same run:
+goodput of one connection, and one-way latency of the smallest message. Prints
+medians and their ratio; asserts nothing."""
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "netns", "worker"))
+import driver		# noqa: E402
+from driver import Job, Worker		# noqa: E402
+
+ROUNDS = 5
+SECONDS = 2.0
+WHERE = [("bwk-0", "10.99.0.1"), ("bwk-1", "10.99.0.2")]
+CONTROL = "cubic"
+UNSHAPED_BPS = 20e9		# about
+
+
+def congestion_control():
+    have = open("/proc/sys/net/ipv4/tcp_available_congestion_control", encoding="ascii").read().split()
+    return CONTROL if CONTROL in have else "reno"
+
+
+def iperf3(cc):
+    server = subprocess.Popen(["ip", "netns", "exec", "bwk-1", "iperf3", "-s", "-1", "-p", "5201"],
+                              stdout=subprocess.DEVNULL)
+    time.sleep(0.3)
+    # The first 30 % is left out, as the probe does.
+    text = driver.output(f"ip netns exec bwk-0 iperf3 -J -c 10.99.0.2 -t {0.7 * SECONDS:.0f} "
+                         f"-O {0.3 * SECONDS:.0f} -C {cc}")
+    server.wait()
+    return json.loads(text)["end"]["sum_received"]["bits_per_second"]
+
+
+def probe(cc, samples, seconds):
+    server = Worker({"mode": "probe-server", "addr": "10.99.0.2"}, "bwk-1")
+    client = Worker({"mode": "probe-client", "addr": "10.99.0.2", "port": server.event()["port"],
+                     "rtt_samples": samples, "goodput_s": seconds, "congestion_control": cc,
+                     "timeout_ms": 60000}, "bwk-0")
+    report = client.event(60)
+    server.event()
+    client.end()
+    server.end()
+    return report
+
+
+def hop(size, count, fwd_ns=0, steps=1):
+    """Activations, of measured steps: (operation should have ended, was seen to end, received)."""
+    job = Job(2, where=WHERE, schedule="gpipe", bytes=size, micro_batches=count, fwd_ns=fwd_ns, bwd_ns=0, steps=steps,
+              warmup_steps=1).begin()
+    reports = job.done()
+    seen = {op[1:3]: (op[6], op[5]) for op in map(tuple, reports[0]["ops"]) if op[3] == 0 and op[1] >= 0}
+    return [(*seen[op[1:3]], op[5]) for op in map(tuple, reports[1]["ops"]) if op[3] == 3 and op[1] >= 0]
+
+
+def hop_goodput(rate_bps):
+    """A stream of messages of 4 MB that keeps the link busy."""
+    size = 4000000
+    count = max(20, int(SECONDS * rate_bps / 8 / size))
+    got = hop(size, count)
+    # From the end of the first message to that of the last.
+    return (len(got) - 1) * size * 8e9 / (max(g[2] for g in got) - min(g[2] for g in got))
+
+
+def hop_latency_us():
+    """(noticed late, under way) of each message."""
+    return [((seen - made) / 1e3, (end - seen) / 1e3) for made, seen, end in hop(64, 100, fwd_ns=1000000, steps=3)]
+
+
+def ping_us():
+    text = driver.output("ip netns exec bwk-0 ping -q -i 0.002 -c 300 10.99.0.2")
+    return float(re.search(r"= [\d.]+/([\d.]+)/", text).group(1)) * 1e3 / 2
+
+
+def goodput(name, cc, rate_bps):
+    ours, streams, theirs = [], [], []
+    for i in range(ROUNDS):
+        # In turn, so that what else the machine does meets all alike.
+        for what in ("ours", "hop", "iperf3") if i % 2 else ("iperf3", "hop", "ours"):
+            if what == "ours":
+                ours.append(probe(cc, 0, SECONDS)["goodput_bps"])
+            elif what == "hop":
+                streams.append(hop_goodput(rate_bps))
+            else:
+                theirs.append(iperf3(cc))
+    base = statistics.median(theirs)
+    for what, v in (("iperf3", theirs), ("probe", ours), ("hop", streams)):
+        print(f"goodput {name:9s} {what:7s} {statistics.median(v) / 1e6:9.1f} Mbit/s  ratio "
+              f"{statistics.median(v) / base:.3f}  (n = {len(v)}, {min(v) / 1e6:.1f} to {max(v) / 1e6:.1f})", flush=True)
+
+
+def latency(cc):
+    half_rtt = [r / 2e3 for r in probe(cc, 1000, 0)["rtt_ns"]]
+    bare = statistics.median(half_rtt)
+    late, way = zip(*hop_latency_us())
+    print(f"one-way 64 B: ping {ping_us():.1f} us (mean RTT/2), ping-pong over TCP {bare:.1f} us (median RTT/2), "
+          f"hop {statistics.median(way):.1f} us (median, n = {len(way)}, p95 {statistics.quantiles(way, n=100)[94]:.1f}), "
+          f"ratio to ping-pong {statistics.median(way) / bare:.2f}; before it, the end of an operation is noticed "
+          f"{statistics.median(late):.1f} us late (median)", flush=True)
+
+
+def body():
+    cc = congestion_control()
+    print(f"congestion control {cc}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}", flush=True)
+    for name, rate_bps in (("unshaped", None), ("1 Gbit/s", 1e9)):
+        driver.network(2, 1000)
+        if rate_bps is None:
+            for ns, dev in (("bwk-0", "eth-up"), ("bwk-1", "eth-down")):
+                driver.run(f"tc -n {ns} qdisc del dev {dev} root")
+        goodput(name, cc, rate_bps or UNSHAPED_BPS)
+        latency(cc)
+        driver.remove_network(2)
+
+
+if __name__ == "__main__":
+    driver.main(body)
