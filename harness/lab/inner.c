@@ -18,6 +18,7 @@
 #define KEY_PATH "/run/bace/key"
 #define SOCKET_DIR "/run/bace"
 #define HELLO_TIMEOUT_S 30.0
+#define SHAPERD_TIMEOUT_NS 30000000000
 
 /* Everything the inner process holds; one, for the life of PID 1. */
 struct inner {
@@ -109,6 +110,24 @@ static int start_agent(struct inner *in, int i, struct bace_err *e)
 			  .argv = argv, .drop_privilege = true }, e);
 }
 
+/* On one emulated CPU a dozen of them take seconds to begin. */
+static int wait_shaperds(struct inner *in, struct bace_err *e)
+{
+	int64_t until = bace_mono_ns() + SHAPERD_TIMEOUT_NS;
+	char sock[160];
+
+	for (int i = 0; i < in->net.n_hosts; i++) {
+		snprintf(sock, sizeof(sock), SOCKET_DIR "/%s.sock", in->net.hosts[i].name);
+		while (access(sock, F_OK)) {
+			if (bace_mono_ns() > until)
+				return bace_fail(e, ETIMEDOUT, "shaperd of %s did not start",
+						 in->net.hosts[i].name);
+			usleep(20000);
+		}
+	}
+	return 0;
+}
+
 static int start_control(struct inner *in, struct bace_err *e)
 {
 	int rc;
@@ -150,7 +169,9 @@ static int bring_up(struct inner *in, struct bace_err *e)
 	snprintf(line, sizeof(line), "%d agents and %d shaperds started", in->net.n_hosts,
 		 in->net.n_hosts);
 	progress(in, line);
-	rc = controller_wait_hosts(in->controller, HELLO_TIMEOUT_S, e);
+	rc = wait_shaperds(in, e);
+	if (!rc)
+		rc = controller_wait_hosts(in->controller, HELLO_TIMEOUT_S, e);
 	if (!rc)
 		rc = controller_plan(in->controller, e);
 	return rc;

@@ -119,7 +119,9 @@ static int clear_family(uint8_t family, struct bace_err *e)
 	struct bace_buf saved = { 0 }, text = { 0 };
 	int rc = 0;
 
-	if (!table_exists(family))
+	/* A rule of ours would be a legacy one where that tool is: no process for it. */
+	if (!table_exists(family) ||
+	    (no_legacy_tables(family) && !access("/usr/sbin/iptables-legacy-save", X_OK)))
 		return 0;
 	rc = process_run(tools_of(family).save, args, NULL, &saved, e);
 	/* Without the tool there can be no rule of ours. */
