@@ -32,6 +32,7 @@ for path in /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /e
 	/etc/apt/keyrings /etc/resolv.conf /etc/hosts /etc/ssl/certs; do
 	[ ! -e "$path" ] || { mkdir -p "$dir$(dirname "$path")"; cp -aLT "$path" "$dir$path" 2>/dev/null || true; }
 done
+chmod 755 "$dir"	# it is /, for everybody
 # A root that is a mount of its own, as on a real machine.
 mount --bind "$dir" "$dir"
 mount -t proc proc "$dir/proc"
