@@ -119,3 +119,27 @@ int schedule_live_activations(const struct schedule_spec *s, int stage)
 
 	return (int)(live < all ? live : all);
 }
+
+int schedule_input_hop(const struct schedule_spec *s, int stage, const struct op *op)
+{
+	bool wraps = s->kind == SCHED_INTERLEAVED_1F1B;
+	int last = s->stages - 1;
+
+	if (op->kind == OP_FORWARD)
+		return stage > 0 ? stage - 1 : wraps && op->chunk > 0 ? last : -1;
+	if (op->kind != OP_BACKWARD)
+		return -1;
+	return stage < last ? stage : wraps && op->chunk < s->chunks - 1 ? last : -1;
+}
+
+int schedule_output_hop(const struct schedule_spec *s, int stage, const struct op *op)
+{
+	bool wraps = s->kind == SCHED_INTERLEAVED_1F1B;
+	int last = s->stages - 1;
+
+	if (op->kind == OP_FORWARD)
+		return stage < last ? stage : wraps && op->chunk < s->chunks - 1 ? last : -1;
+	if (op->kind != OP_BACKWARD)
+		return -1;
+	return stage > 0 ? stage - 1 : wraps && op->chunk > 0 ? last : -1;
+}

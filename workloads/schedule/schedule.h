@@ -56,6 +56,12 @@ int64_t schedule_n_ops(const struct schedule_spec *s, int stage);
  * with it every stage holds at most what stage 0 does. */
 int schedule_live_activations(const struct schedule_spec *s, int stage);
 
+/* The hop that brings an operation its input, or takes its output away; -1: none.
+ * Hop h joins stages h and h + 1; interleaved has one more, from the last stage
+ * to the first. */
+int schedule_input_hop(const struct schedule_spec *s, int stage, const struct op *op);
+int schedule_output_hop(const struct schedule_spec *s, int stage, const struct op *op);
+
 /* The part of a whole backward that is W, the gradient of the weights, which
  * zb-h1 does apart. Weights and inputs cost one forward each; with full
  * recomputation B does the forward again as well. */

@@ -29,8 +29,10 @@ struct compute_ops {
 	int64_t (*deadline)(const struct compute *c);
 	/* One that has ended by now, earliest first: 1, 0 none, -errno. */
 	int (*collect)(struct compute *c, int64_t now, struct finished *out, struct bace_err *e);
-	/* Readable when something has ended; -1: the deadline is enough. */
+	/* Readable when something may have ended; -1: the deadline is enough. */
 	int (*fd)(const struct compute *c);
+	/* How it was calibrated, for the rank's report; NULL: nothing to say. */
+	json_t *(*report)(const struct compute *c);
 	void (*destroy)(struct compute *c);
 };
 

@@ -7,24 +7,7 @@
 
 int engine_input_hop(const struct engine *en, int stage, const struct op *op)
 {
-	int last = last_stage(en), chunks = en->spec->schedule.chunks;
-
-	if (op->kind == OP_FORWARD)
-		return stage > 0 ? stage - 1 : wraps(en) && op->chunk > 0 ? last : -1;
-	if (op->kind != OP_BACKWARD)
-		return -1;
-	return stage < last ? stage : wraps(en) && op->chunk < chunks - 1 ? last : -1;
-}
-
-static int output_hop(const struct engine *en, int stage, const struct op *op)
-{
-	int last = last_stage(en), chunks = en->spec->schedule.chunks;
-
-	if (op->kind == OP_FORWARD)
-		return stage < last ? stage : wraps(en) && op->chunk < chunks - 1 ? last : -1;
-	if (op->kind != OP_BACKWARD)
-		return -1;
-	return stage > 0 ? stage - 1 : wraps(en) && op->chunk > 0 ? last : -1;
+	return schedule_input_hop(&en->spec->schedule, stage, op);
 }
 
 /* The chunk of the stage that a message comes from. */
@@ -231,7 +214,7 @@ int engine_receive(struct engine *en, int hop, const struct message *m, int64_t 
 static int send_output(struct engine *en, struct stage *st, const struct op *op, int64_t end,
 		       struct bace_err *e)
 {
-	int number = output_hop(en, st->spec->stage, op), hop;
+	int number = schedule_output_hop(&en->spec->schedule, st->spec->stage, op), hop;
 	struct message m = { .kind = op->kind == OP_FORWARD ? MESSAGE_ACTIVATION : MESSAGE_GRADIENT,
 		.step = st->step - en->spec->warmup_steps, .micro_batch = op->micro_batch,
 		.chunk = op->chunk, .made = end };

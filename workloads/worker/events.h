@@ -16,6 +16,7 @@ void event_error(const struct bace_err *e);
 struct commands {
 	struct bace_buf in;
 	bool eof;
+	bool told;			/* the error that ends this worker has been sent */
 };
 
 /* The next command, or NULL: none yet, or (c->eof) never again. */

@@ -1,70 +1,8 @@
-#include <errno.h>
-#include <poll.h>
-#include <string.h>
-#include <sys/prctl.h>
-
-#include "config.h"
 #include "workloads/worker/rank.h"
-
-#define SPEC_PATIENCE_MS 30000
-
-static json_t *first_line(struct commands *c, struct bace_err *e)
-{
-	struct pollfd p = { .fd = 0, .events = POLLIN };
-	json_t *spec;
-
-	while (!(spec = command_next(c, e))) {
-		if (e->errnum)
-			return NULL;
-		if (c->eof || poll(&p, 1, SPEC_PATIENCE_MS) == 0) {
-			bace_fail(e, EPIPE, "no spec on stdin");
-			return NULL;
-		}
-	}
-	return spec;
-}
-
-static int run(const json_t *spec, struct commands *c, struct bace_err *e)
-{
-	const char *mode = json_string_value(json_object_get(spec, "mode"));
-
-	if (mode && !strcmp(mode, "pipeline"))
-		return rank_run(spec, c, e);
-	if (mode && !strcmp(mode, "probe-server"))
-		return probe_server(spec, c, e);
-	if (mode && !strcmp(mode, "probe-client"))
-		return probe_client(spec, c, e);
-	return bace_fail(e, EINVAL, "`mode' = %s: must be pipeline, probe-server or probe-client",
-			 mode ? mode : "nothing");
-}
 
 int main(int argc, char **argv)
 {
-	struct commands c = { 0 };
-	struct bace_err e = { 0 };
-	json_t *spec;
-	int rc = 0;
+	static const struct rank_kinds kinds = { 0 };
 
-	if (argc > 1) {
-		if (!strcmp(argv[1], "--version")) {
-			puts("bace-worker " BACE_VERSION);
-			return BACE_EXIT_OK;
-		}
-		fputs("bace-worker takes no arguments: it is started by bace-agent and reads its spec on "
-		      "stdin\n", stderr);
-		return BACE_EXIT_INPUT;
-	}
-	bace_log_setup(&(struct bace_log_config){ .level = BACE_INFO, .program = "bace-worker", .fd = 2 });
-	/* Deadlines are kept to the nanosecond that the kernel can. */
-	prctl(PR_SET_TIMERSLACK, 1);
-	spec = first_line(&c, &e);
-	if (spec)
-		rc = run(spec, &c, &e);
-	json_decref(spec);
-	bace_buf_free(&c.in);
-	if (!spec || rc) {
-		event_error(&e);
-		return e.errnum == EINVAL || e.errnum == ENOTSUP ? BACE_EXIT_INPUT : BACE_EXIT_FAILED;
-	}
-	return BACE_EXIT_OK;
+	return worker_main(argc, argv, "bace-worker", &kinds);
 }

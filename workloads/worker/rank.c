@@ -18,6 +18,8 @@ enum phase { CONNECTING, READY, GOING, DRAINING, CLOSING };
 
 struct rank {
 	struct worker_spec spec;
+	const struct rank_kinds *kinds;
+	struct mover *mover;		/* NULL: all hops are sockets */
 	struct compute *compute;
 	struct engine *engine;
 	struct commands *commands;
@@ -34,9 +36,10 @@ struct rank {
 	int *ended;			/* [spec.n_stages] */
 };
 
+/* Over a socket of its own; others are internal, or the mover's. */
 static bool on_network(const struct rank *r, int i)
 {
-	return r->spec.hops[i].role != HOP_INTERNAL;
+	return r->spec.hops[i].role != HOP_INTERNAL && r->spec.hops[i].kind != HOP_NCCL;
 }
 
 static void enter(struct rank *r, enum phase phase)
@@ -49,7 +52,10 @@ static void enter(struct rank *r, enum phase phase)
 
 static int engine_sends(void *arg, int hop, const struct message *m, struct bace_err *e)
 {
-	return hop_send(&((struct rank *)arg)->hops[hop], m, e);
+	struct rank *r = arg;
+
+	return r->spec.hops[hop].kind == HOP_NCCL ? r->mover->ops->send(r->mover, hop, m, e) :
+	       hop_send(&r->hops[hop], m, e);
 }
 
 static void stage_ended_step(void *arg, int slot, int step)
@@ -112,14 +118,14 @@ static int do_connect(struct rank *r, const json_t *cmd, struct bace_err *e)
 		json_int_t port = json_integer_value(json_object_get(h, "port"));
 		int rc;
 
-		if (i < 0 || !addr || port < 1 || port > 65535 || r->hops[i].sock.watch.fd >= 0)
+		if (i < 0 || !on_network(r, i) || !addr || port < 1 || port > 65535 || r->hops[i].sock.watch.fd >= 0)
 			return bace_fail(e, EINVAL, "connect: hop, addr or port is wrong");
 		rc = hop_connect(&r->hops[i], addr, (uint16_t)port, e);
 		if (rc)
 			return rc;
 	}
 	r->connected_asked = true;
-	return 0;
+	return r->mover ? r->mover->ops->connect(r->mover, cmd, e) : 0;
 }
 
 static int do_go(struct rank *r, const json_t *cmd, struct bace_err *e)
@@ -134,6 +140,12 @@ static int do_go(struct rank *r, const json_t *cmd, struct bace_err *e)
 	r->since = r->started;
 	if (!r->spec.warmup_steps)
 		flows_start(r->flows);
+	if (r->mover) {
+		int rc = r->mover->ops->go(r->mover, e);
+
+		if (rc)
+			return rc;
+	}
 	return engine_go(r->engine, r->started, e);
 }
 
@@ -213,6 +225,8 @@ static int not_connected(const struct rank *r, struct bace_err *e)
 		return bace_fail(e, ETIMEDOUT, "hop %d: %s: the first message did not come within %.1f s",
 				 hop_spec(h)->hop, h->peer, s);
 	}
+	if (r->connected_asked && r->mover)
+		return r->mover->ops->waited(r->mover, r->spec.connect_timeout_ns, e);
 	return bace_fail(e, ETIMEDOUT, "the agent did not say within %.1f s what to connect to", s);
 }
 
@@ -234,6 +248,8 @@ static int too_late(struct rank *r, struct bace_err *e)
 				hop_spec(&r->hops[i])->hop, r->spec.steps - 1, r->hops[i].peer,
 				r->phase == CLOSING ? "the peer did not end" : "not all was acknowledged",
 				(double)patience(r) / 1e9);
+	if (r->mover)
+		return r->mover->ops->waited(r->mover, patience(r), e);
 	return bace_fail(e, ETIMEDOUT, "the connections did not end");
 }
 
@@ -247,21 +263,27 @@ static bool all(const struct rank *r, bool (*what)(const struct hop *h))
 	return true;
 }
 
+/* tcp_info is final when both sides have ended the connection. */
+static int begin_close(struct rank *r, struct bace_err *e)
+{
+	for (int i = 0; i < r->spec.n_hops; i++)
+		if (on_network(r, i))
+			hop_shutdown(&r->hops[i]);
+	enter(r, CLOSING);
+	return r->mover ? r->mover->ops->close(r->mover, e) : 0;
+}
+
 static int next_phase(struct rank *r, struct bace_err *e)
 {
-	if (r->phase == CONNECTING && r->connected_asked && all(r, hop_warm)) {
+	if (r->phase == CONNECTING && r->connected_asked && all(r, hop_warm) &&
+	    (!r->mover || r->mover->ops->warm(r->mover))) {
 		enter(r, READY);
 		event_send(json_pack("{s:s}", "event", "ready"));
 	}
 	if (r->phase == GOING && engine_done(r->engine))
 		enter(r, DRAINING);
-	/* tcp_info is final when both sides have ended the connection. */
-	if (r->phase == DRAINING && all(r, hop_drained)) {
-		for (int i = 0; i < r->spec.n_hops; i++)
-			if (on_network(r, i))
-				hop_shutdown(&r->hops[i]);
-		enter(r, CLOSING);
-	}
+	if (r->phase == DRAINING && all(r, hop_drained) && (!r->mover || r->mover->ops->drained(r->mover)))
+		return begin_close(r, e);
 	return 0;
 }
 
@@ -283,7 +305,8 @@ static int run(struct rank *r, struct bace_err *e)
 
 	while (!rc) {
 		rc = next_phase(r, e);
-		if (rc || (r->phase == CLOSING && all(r, hop_finished)))
+		if (rc || (r->phase == CLOSING && all(r, hop_finished) &&
+			   (!r->mover || r->mover->ops->closed(r->mover))))
 			break;
 		rc = loop_turn(r->loop, wake_at(r), e);
 		if (!rc && r->phase == GOING)
@@ -317,12 +340,26 @@ static int open_hops(struct rank *r, struct bace_err *e)
 
 static int make_compute(struct rank *r, struct bace_err *e)
 {
-	int rc = compute_timed(&r->spec, &r->compute, e);
+	int rc;
 
+	if (r->spec.compute == COMPUTE_CUDA)
+		rc = r->kinds->cuda ? r->kinds->cuda(&r->spec, &r->compute, e) :
+		     bace_fail(e, ENOTSUP, "compute \"cuda\" needs bace-worker-nccl");
+	else
+		rc = compute_timed(&r->spec, &r->compute, e);
 	if (rc)
 		return rc;
 	r->computed = (struct watch){ .fd = r->compute->ops->fd(r->compute), .fn = on_computed, .owner = r };
 	return r->computed.fd < 0 ? 0 : loop_watch(r->loop, &r->computed, EPOLLIN, e);
+}
+
+static int make_mover(struct rank *r, struct bace_err *e)
+{
+	if (!worker_spec_has(&r->spec, HOP_NCCL))
+		return 0;
+	if (!r->kinds->mover)
+		return bace_fail(e, ENOTSUP, "hops of kind \"nccl\" need bace-worker-nccl");
+	return r->kinds->mover->create(&r->spec, r->loop, &r->events, &r->mover, e);
 }
 
 static int prepare(struct rank *r, struct bace_err *e)
@@ -348,11 +385,29 @@ static int prepare(struct rank *r, struct bace_err *e)
 	r->in = (struct watch){ .fd = 0, .fn = on_stdin, .owner = r };
 	rc = loop_watch(r->loop, &r->in, EPOLLIN, e);
 	enter(r, CONNECTING);
+	if (!rc)
+		rc = make_mover(r, e);
 	return rc ? rc : open_hops(r, e);
+}
+
+static int report(struct rank *r, struct bace_err *e)
+{
+	json_t *flows = flows_json(r->flows), *more = json_object();
+	int rc = r->mover ? r->mover->ops->report(r->mover, flows, more, e) : 0;
+
+	if (r->compute->ops->report)
+		json_object_set_new(more, "compute", r->compute->ops->report(r->compute));
+	if (!rc)
+		rc = report_done(r->engine, flows, more, r->started, e);
+	json_decref(flows);
+	json_decref(more);
+	return rc;
 }
 
 static void cleanup(struct rank *r)
 {
+	if (r->mover)
+		r->mover->ops->destroy(r->mover);
 	for (int i = 0; i < r->spec.n_hops && r->hops; i++)
 		if (on_network(r, i))
 			hop_free(&r->hops[i]);
@@ -368,9 +423,9 @@ static void cleanup(struct rank *r)
 		loop_destroy(r->loop);
 }
 
-int rank_run(const json_t *spec, struct commands *c, struct bace_err *e)
+int rank_run(const json_t *spec, struct commands *c, const struct rank_kinds *kinds, struct bace_err *e)
 {
-	struct rank r = { .commands = c };
+	struct rank r = { .commands = c, .kinds = kinds };
 	int rc = worker_spec_read(spec, &r.spec, e);
 
 	if (!rc)
@@ -378,10 +433,15 @@ int rank_run(const json_t *spec, struct commands *c, struct bace_err *e)
 	if (!rc)
 		rc = run(&r, e);
 	if (!rc)
-		rc = report_done(r.engine, r.flows, r.started, e);
+		rc = report(&r, e);
 	if (rc && r.spec.n_stages)
 		bace_err_context(e, "%s rank %d%s%s", r.spec.name, r.spec.rank, r.spec.host[0] ? " on " : "",
 				 r.spec.host);
+	/* Before the rest, which may take its time. */
+	if (rc) {
+		event_error(e);
+		c->told = true;
+	}
 	cleanup(&r);
 	worker_spec_free(&r.spec);
 	return rc;

@@ -86,16 +86,27 @@ static int lateness(const struct timeline *t, struct lateness *out)
 	return 0;
 }
 
-int report_done(const struct engine *en, const struct flows *f, int64_t started, struct bace_err *e)
+static void put_value(struct writer *w, const char *key, const json_t *value)
+{
+	CLEANUP_FREE char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+
+	if (!text)
+		w->rc = -ENOMEM;
+	put(w, ",\"%s\":", key);
+	if (!w->rc)
+		w->rc = bace_buf_add(&w->b, text, strlen(text));
+}
+
+int report_done(const struct engine *en, const json_t *flows, const json_t *more, int64_t started,
+		struct bace_err *e)
 {
 	const struct timeline *t = engine_timeline(en);
-	json_t *flows = flows_json(f);
-	CLEANUP_FREE char *flows_text = json_dumps(flows, JSON_COMPACT);
 	struct writer w = { 0 };
 	struct lateness late;
+	const char *key;
+	json_t *value;
 
-	json_decref(flows);
-	if (!flows_text || lateness(t, &late))
+	if (lateness(t, &late))
 		return bace_fail(e, ENOMEM, "report: out of memory");
 	put(&w, "{\"event\":\"done\",\"started_ns\":%lld,\"lateness_p50_ns\":%lld,\"lateness_p99_ns\":%lld,"
 	    "\"lateness_max_ns\":%lld,\"steps\":[", (long long)started, (long long)late.p50,
@@ -103,9 +114,10 @@ int report_done(const struct engine *en, const struct flows *f, int64_t started,
 	put_steps(&w, t);
 	put(&w, "],\"ops\":[");
 	put_ops(&w, t);
-	put(&w, "],\"flows\":");
-	if (!w.rc)
-		w.rc = bace_buf_add(&w.b, flows_text, strlen(flows_text));
+	put(&w, "]");
+	put_value(&w, "flows", flows);
+	json_object_foreach((json_t *)more, key, value)
+		put_value(&w, key, value);
 	put(&w, "}\n");
 	flush(&w, 0);
 	bace_buf_free(&w.b);

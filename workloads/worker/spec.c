@@ -172,12 +172,12 @@ static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_
 	if (read_role(role, &out->role))
 		return bace_fail(e, EINVAL, "hop %d: `role' = %s: must be listen, connect or internal",
 				 out->hop, role);
-	if (strcmp(kind, "tcp") && strcmp(kind, "local"))
-		return bace_fail(e, EINVAL, "hop %d: `kind' = %s: must be tcp or local", out->hop, kind);
-	out->kind = strcmp(kind, "tcp") ? HOP_LOCAL : HOP_TCP;
+	if (strcmp(kind, "tcp") && strcmp(kind, "local") && strcmp(kind, "nccl"))
+		return bace_fail(e, EINVAL, "hop %d: `kind' = %s: must be tcp, local or nccl", out->hop, kind);
+	out->kind = !strcmp(kind, "tcp") ? HOP_TCP : !strcmp(kind, "nccl") ? HOP_NCCL : HOP_LOCAL;
 	if (out->role == HOP_INTERNAL && out->kind != HOP_LOCAL)
 		return bace_fail(e, EINVAL, "hop %d: an internal hop must be local", out->hop);
-	if (out->role == HOP_LISTEN)
+	if (out->role == HOP_LISTEN || out->kind == HOP_NCCL)
 		rc = get_string(j, what, "addr", out->addr, sizeof(out->addr), e);
 	if (!rc && out->kind == HOP_LOCAL)
 		rc = read_local(j, what, out, e);
@@ -249,7 +249,8 @@ static int read_timeouts(const json_t *j, struct worker_spec *out, struct bace_e
 static int read_options(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
 	static const char *const timelines[] = { "none", "ops", "full" };
-	int timeline = TIMELINE_OPS, rc;
+	static const char *const computes[] = { "timed", "cuda" };	/* enum compute_kind */
+	int timeline = TIMELINE_OPS, compute = COMPUTE_TIMED, rc;
 	bool overlap = true;
 
 	out->shared_clock = true;
@@ -261,9 +262,12 @@ static int read_options(const json_t *j, struct worker_spec *out, struct bace_er
 		rc = opt_bool(j, "shared_clock", &out->shared_clock, e);
 	if (!rc)
 		rc = opt_word(j, "timeline", timelines, ARRAY_LEN(timelines), &timeline, e);
+	if (!rc)
+		rc = opt_word(j, "compute", computes, ARRAY_LEN(computes), &compute, e);
 	if (!rc && json_object_get(j, "host"))
 		rc = get_string(j, "spec", "host", out->host, sizeof(out->host), e);
 	out->timeline = (enum timeline_kind)timeline;
+	out->compute = (enum compute_kind)compute;
 	return rc;
 }
 
@@ -359,7 +363,7 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
 		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
 		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
-		"timeline" };
+		"timeline", "compute", "nccl" };
 	json_int_t v = 0, rank = -1;
 	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
 
@@ -383,6 +387,8 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 		rc = read_timeouts(j, out, e);
 	if (!rc)
 		rc = read_arrays(j, out, e);
+	if (!rc)
+		rc = worker_spec_read_nccl(j, out, e);
 	if (!rc)
 		rc = worker_spec_check(out, e);
 	if (!rc)

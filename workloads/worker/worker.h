@@ -31,12 +31,23 @@
  *				of a message means nothing here; a local hop counts
  *				from when its header came
  *    "timeline": "ops"		"none", or "full" for sends too
+ *    "compute": "timed"	or "cuda" (bace-worker-nccl): matrix products on the GPU
+ *    "nccl": {"gpu": 0, "threads": 1, "sockets": 1, "channels": 0}
+ *				which GPU (modulo those there are), and NCCL's
+ *				connections to a peer: threads x sockets of each
+ *				channel; channels 0: as NCCL likes
+ *   A hop of kind "nccl" (bace-worker-nccl) is carried by NCCL over kernel
+ *   sockets of the interface that has "addr", which both ends give; a worker
+ *   that has one plays one stage, and its rank in the communicator is the stage.
  *   "overlap": false is refused: a host does not see when a message has left the
  *   link; that is simulated only.
  *   A step must end within step_timeout_ms of the end of the one before.
  * 2. {"event": "listening", "hop": H, "port": P}, one for each listening hop.
+ *   And {"event": "nccl-id", "id": HEX} from stage 0 of a job with nccl hops.
  * 3. stdin: {"cmd": "connect", "hops": [{"hop": H, "addr": A, "port": P}, ...]}
- *   (also needed, with an empty list, by a worker that connects nothing).
+ *   (also needed, with an empty list, by a worker that connects nothing). Of a
+ *   job with nccl hops also "nccl_id": HEX, as stage 0 said it, and "nccl_peers":
+ *   [{"hop": H, "addr": A}, ...], where the other end of each nccl hop is.
  * 4. {"event": "ready"} when every hop is connected and has carried one message
  *   each way.
  * 5. stdin: {"cmd": "go", "at_ns": N}: step -warmup_steps begins then, or now if
@@ -61,6 +72,11 @@
  *   "rwnd_limited_us", "sndbuf_limited_us"; "measured": {the counters, from the
  *   end of the warm-up on}; "steps": [[step, bytes_sent, retrans_bytes, rtt_us,
  *   delivery_rate_bps], ...] as the sending stage ended each step.
+ *   A flow of an nccl hop: wire_bytes of all sockets that this process had to the
+ *   peer's address, NCCL's own talk included. Also, from bace-worker-nccl: "nccl":
+ *   {"version": N, "paths": what its log said, "gpu": {"bus": B, "name": T,
+ *   "energy_j": J, "seconds": S}}, energy of the whole board from "go" on.
+ *   With compute "cuda": "compute": {"gemm_n": N, "gemm_s": S, "flops": F}.
  *   And: "lateness_p50_ns", "lateness_max_ns", of timed compute, measured steps.
  *   Then exit status 0.
  *   Or, at any time, {"event": "error", "cause": C, "text": T} and exit status 1
@@ -96,8 +112,9 @@ enum worker_op_kind {
 	WORKER_SEND_ACTIVATION, WORKER_SEND_GRADIENT,
 };
 
-enum hop_kind { HOP_TCP, HOP_LOCAL };
+enum hop_kind { HOP_TCP, HOP_LOCAL, HOP_NCCL };
 enum hop_role { HOP_LISTEN, HOP_CONNECT, HOP_INTERNAL };
+enum compute_kind { COMPUTE_TIMED, COMPUTE_CUDA };
 enum timeline_kind { TIMELINE_NONE, TIMELINE_OPS, TIMELINE_FULL };
 
 struct worker_stage_spec {
@@ -115,6 +132,13 @@ struct worker_hop_spec {
 	int64_t latency_ns;		/* local */
 };
 
+/* Of a job with nccl hops. */
+struct worker_nccl_spec {
+	int gpu;
+	int threads, sockets;		/* NCCL's, per peer and channel: NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD */
+	int channels;			/* per peer; 0: as NCCL likes */
+};
+
 struct worker_spec {
 	int job, rank;
 	char name[NAME_LEN];
@@ -122,6 +146,8 @@ struct worker_spec {
 	struct schedule_spec schedule;
 	bool shared_clock;
 	enum timeline_kind timeline;
+	enum compute_kind compute;
+	struct worker_nccl_spec nccl;
 	int n_stages;			/* here */
 	struct worker_stage_spec *stages;
 	int n_hops;			/* here */
@@ -134,8 +160,18 @@ struct worker_spec {
 /* Every field range-checked; -EINVAL or -ENOTSUP names the key. What was read is
  * freed by the caller, after an error too. */
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e);
+/* Part of it: "nccl", and the hops of that kind. */
+int worker_spec_read_nccl(const json_t *j, struct worker_spec *out, struct bace_err *e);
 /* Part of it: stages and hops belong together and none is missing. */
 int worker_spec_check(const struct worker_spec *s, struct bace_err *e);
 void worker_spec_free(struct worker_spec *s);
+
+static inline bool worker_spec_has(const struct worker_spec *s, enum hop_kind kind)
+{
+	for (int i = 0; i < s->n_hops; i++)
+		if (s->hops[i].kind == kind)
+			return true;
+	return false;
+}
 
 #endif

@@ -173,7 +173,7 @@ static const struct bad bads[] = {
 	{ "hops", 0, "bytes", "0", "`bytes' = 0: must be 64 to 4294967296" },
 	{ "hops", 0, "bytes", "63", "`bytes' = 63: must be 64" },
 	{ "hops", 0, "bytes", "8589934592", "`bytes' = 8589934592: must be 64" },
-	{ "hops", 0, "kind", "\"udp\"", "hop 0: `kind' = udp: must be tcp or local" },
+	{ "hops", 0, "kind", "\"udp\"", "hop 0: `kind' = udp: must be tcp, local or nccl" },
 	{ "hops", 0, "kind", NULL, "`kind' must be a string" },
 	{ "hops", 0, "role", "\"both\"", "hop 0: `role' = both: must be listen, connect or internal" },
 	{ "hops", 0, "role", NULL, "`role' must be a string" },
