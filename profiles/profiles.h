@@ -64,6 +64,24 @@ struct link {
 	double usd_per_byte;	/* egress price, 0 unless given */
 };
 
+/* What else a path does to packets, beyond rate, latency, jitter and loss. All
+ * zero: nothing. Probabilities and correlations are 0..1. A delay backend that
+ * cannot do what is asked refuses it, with the reason. */
+enum loss_model { LOSS_RANDOM, LOSS_GILBERT_ELLIOTT, LOSS_4STATE };
+
+struct shape_impair {
+	double jitter_corr;
+	enum loss_model loss_model;
+	double loss_corr;		/* LOSS_RANDOM: of the loss */
+	double loss_p[5];		/* LOSS_GILBERT_ELLIOTT: p, r, 1-h, 1-k; LOSS_4STATE: p13, p31, p32, p14, p23 */
+	double duplicate, duplicate_corr;
+	double corrupt, corrupt_corr;
+	double reorder, reorder_corr;	/* this fraction is sent at once; 0: order is kept even with jitter */
+	uint32_t reorder_gap;		/* 0: 1 */
+	bool ecn;			/* mark instead of dropping */
+	uint64_t seed;			/* of this link's random numbers; 0: the backend's own */
+};
+
 struct cluster {
 	char name[NAME_LEN];
 	int n_regions;
@@ -227,6 +245,22 @@ struct experiment {
 	int n_files;			/* the names that policy_spec.file borrows */
 	char **files;
 };
+
+/* ---- address prefixes ---- */
+struct shape_prefix {
+	uint8_t family;		/* AF_INET or AF_INET6 */
+	uint8_t len;		/* bits */
+	uint8_t addr[16];	/* network order; IPv4 in the first four bytes */
+};
+
+int shape_prefix_parse(const char *s, struct shape_prefix *p, struct bace_err *e);
+const char *shape_prefix_format(const struct shape_prefix *p, char buf[64]);
+/* Family, length and no bits beyond the length. */
+int shape_prefix_check(const struct shape_prefix *p, struct bace_err *e);
+bool shape_prefix_bit(const struct shape_prefix *p, unsigned bit);
+/* By family, address, length: a covering prefix sorts before what it covers. */
+int shape_prefix_cmp(const struct shape_prefix *a, const struct shape_prefix *b);
+bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uint8_t *addr);
 
 #define K_LIMIT_MAX 65536
 #define REGIONS_MAX 200		/* a lab numbers them in one byte of an address */

@@ -2,10 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "shaper/shaperd/protocol.h"
+
+#define HELLO_S 5
 
 struct shaperd_client {
 	int fd;
@@ -41,6 +44,8 @@ static int receive_reply(struct shaperd_client *c, struct bace_err *e)
 	do
 		n = recv(c->fd, &c->reply, sizeof(c->reply), 0);
 	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset_seen && (reset_seen = true))));
+	if (n < 0 && errno == EAGAIN)
+		return bace_fail(e, ETIMEDOUT, "it does not answer");
 	if (n < 0)
 		return bace_fail_errno(e, errno, "hear from bace-shaperd");
 	if (!n)
@@ -58,6 +63,14 @@ static int ask(struct shaperd_client *c, uint32_t type, uint32_t n, struct bace_
 	int rc = send_request(c, type, n, e);
 
 	return rc ? rc : receive_reply(c, e);
+}
+
+/* A daemon that is stopped must not stop its clients; a large plan may take its time. */
+static void patience(const struct shaperd_client *c, time_t seconds)
+{
+	const struct timeval tv = { .tv_sec = seconds };
+
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 }
 
 int shaperd_connect(const char *socket_path, struct shaperd_client **out, struct bace_err *e)
@@ -78,7 +91,9 @@ int shaperd_connect(const char *socket_path, struct shaperd_client **out, struct
 		shaperd_close(c);
 		return rc;
 	}
+	patience(c, HELLO_S);
 	rc = ask(c, SHAPERD_HELLO, 0, e);
+	patience(c, 0);
 	if (rc) {
 		shaperd_close(c);
 		return bace_err_context(e, "bace-shaperd at %s", socket_path);

@@ -1,15 +1,8 @@
-/* Address prefixes: comparison and look-up. Private to the shaper. */
+/* Address prefixes: whose they are, look-up. Private to the shaper. */
 #ifndef SHAPER_PREFIX_H
 #define SHAPER_PREFIX_H
 
 #include "shaper/shaper.h"
-
-/* Family, length and no bits beyond the length. */
-int shape_prefix_check(const struct shape_prefix *p, struct bace_err *e);
-bool shape_prefix_bit(const struct shape_prefix *p, unsigned bit);
-/* By family, address, length: a covering prefix sorts before what it covers. */
-int shape_prefix_cmp(const struct shape_prefix *a, const struct shape_prefix *b);
-bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uint8_t *addr);
 
 /* A prefix and the link that it belongs to. */
 struct prefix_owner {

@@ -19,33 +19,6 @@
 #define SHAPE_MINOR_DEFAULT 0x1		/* unshaped */
 #define SHAPE_MINOR_BASE 0x10		/* class minor = region index + this */
 
-struct shape_prefix {
-	uint8_t family;		/* AF_INET or AF_INET6 */
-	uint8_t len;		/* bits */
-	uint8_t addr[16];	/* network order; IPv4 in the first four bytes */
-};
-
-int shape_prefix_parse(const char *s, struct shape_prefix *p, struct bace_err *e);
-const char *shape_prefix_format(const struct shape_prefix *p, char buf[64]);
-
-/* What else a path does to packets, beyond rate, latency, jitter and loss. All
- * zero: nothing. Probabilities and correlations are 0..1. A delay backend that
- * cannot do what is asked refuses it, with the reason. */
-enum loss_model { LOSS_RANDOM, LOSS_GILBERT_ELLIOTT, LOSS_4STATE };
-
-struct shape_impair {
-	double jitter_corr;
-	enum loss_model loss_model;
-	double loss_corr;		/* LOSS_RANDOM: of shape_link.loss */
-	double loss_p[5];		/* LOSS_GILBERT_ELLIOTT: p, r, 1-h, 1-k; LOSS_4STATE: p13, p31, p32, p14, p23 */
-	double duplicate, duplicate_corr;
-	double corrupt, corrupt_corr;
-	double reorder, reorder_corr;	/* this fraction is sent at once; 0: order is kept even with jitter */
-	uint32_t reorder_gap;		/* 0: 1 */
-	bool ecn;			/* mark instead of dropping */
-	uint64_t seed;			/* of this link's random numbers; 0: the backend's own */
-};
-
 /* One remote region as this host sees it. */
 struct shape_link {
 	char name[NAME_LEN];		/* of the remote region */

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 60000
-#define HTB_VERSION 3
-
 void snapshot_free(struct snapshot *s)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -24,104 +21,6 @@ const char *snapshot_root_kind(const struct snapshot *s)
 		if (s->v[i].parent == TC_H_ROOT)
 			return s->v[i].kind;
 	return "none";
-}
-
-/* ---- what a dump shows and a request must not say ---- */
-
-/* Calls edit for each attribute in the options; those for which it returns
- * false are taken out. */
-static void edit_options(struct snapshot_object *o, bool (*edit)(struct nlattr *a))
-{
-	size_t at = 0, to = 0;
-
-	while (at + sizeof(struct nlattr) <= o->n_options) {
-		struct nlattr *a = (void *)(o->options + at);
-		size_t len = MNL_ALIGN(a->nla_len);
-
-		if (a->nla_len < sizeof(*a) || at + a->nla_len > o->n_options)
-			return;
-		if (at + len > o->n_options)
-			len = o->n_options - at;
-		if (edit(a)) {
-			memmove(o->options + to, o->options + at, len);
-			to += len;
-		}
-		at += len;
-	}
-	o->n_options = (uint32_t)to;
-}
-
-/* HTB reports more in its version than it accepts, and counts packets there. */
-static bool edit_htb_root(struct nlattr *a)
-{
-	struct tc_htb_glob *g = mnl_attr_get_payload(a);
-
-	if (mnl_attr_get_type(a) == TCA_HTB_INIT && mnl_attr_get_payload_len(a) >= sizeof(*g)) {
-		g->version = HTB_VERSION;
-		g->direct_pkts = 0;
-		g->debug = 0;
-	}
-	return true;
-}
-
-/* Whether a filter is in hardware is shown, and must not be asked for. */
-static bool edit_flags(struct nlattr *a, uint16_t type)
-{
-	uint32_t flags;
-
-	if (mnl_attr_get_type(a) == type && !attr_u32(a, &flags)) {
-		flags &= TCA_CLS_FLAGS_SKIP_HW | TCA_CLS_FLAGS_SKIP_SW;
-		memcpy(mnl_attr_get_payload(a), &flags, sizeof(flags));
-	}
-	return true;
-}
-
-/* u32 counts too, and the kernel chooses the number of a root table. */
-static bool edit_u32(struct nlattr *a)
-{
-	uint32_t hash;
-
-	if (mnl_attr_get_type(a) == TCA_U32_PCNT)
-		return false;
-	if (mnl_attr_get_type(a) == TCA_U32_HASH && !attr_u32(a, &hash) && TC_U32_USERHTID(hash) >= 0x800)
-		return false;
-	return edit_flags(a, TCA_U32_FLAGS);
-}
-
-static bool edit_flower(struct nlattr *a)
-{
-	return mnl_attr_get_type(a) != TCA_FLOWER_IN_HW_COUNT && edit_flags(a, TCA_FLOWER_FLAGS);
-}
-
-static bool edit_matchall(struct nlattr *a)
-{
-	return mnl_attr_get_type(a) != TCA_MATCHALL_PCNT && edit_flags(a, TCA_MATCHALL_FLAGS);
-}
-
-static const struct {
-	enum tcobj_type type;
-	const char *kind;
-	bool (*edit)(struct nlattr *a);
-} edits[] = {
-	{ TCOBJ_QDISC, "htb", edit_htb_root },
-	{ TCOBJ_FILTER, "u32", edit_u32 },
-	{ TCOBJ_FILTER, "flower", edit_flower },
-	{ TCOBJ_FILTER, "matchall", edit_matchall },
-};
-
-static void tidy(struct snapshot_object *o)
-{
-	for (size_t i = 0; i < ARRAY_LEN(edits); i++)
-		if (o->type == edits[i].type && !strcmp(o->kind, edits[i].kind))
-			edit_options(o, edits[i].edit);
-	if (o->type == TCOBJ_FILTER && !strcmp(o->kind, "u32") && TC_U32_USERHTID(o->handle) >= 0x800)
-		o->handle = TC_U32_NODE(o->handle);
-	/* HTB says "root" for the parent of a top class, and wants the qdisc. */
-	if (o->type == TCOBJ_CLASS && o->parent == TC_H_ROOT)
-		o->parent = TC_H_MAJ(o->handle);
-	/* A class tells its leaf there; a request must not. */
-	if (o->type != TCOBJ_FILTER)
-		o->info = 0;
 }
 
 /* ---- taking ---- */
@@ -188,7 +87,7 @@ static int take_one(const struct nlmsghdr *nlh, void *arg)
 			return -ENOMEM;
 		memcpy(o.options, mnl_attr_get_payload(tb[TCA_OPTIONS]), o.n_options);
 	}
-	tidy(&o);
+	snapshot_tidy(&o);
 	if (!BACE_PUSH(t->to->v, t->to->n, t->to->cap, o))
 		return 0;
 	free(o.options);
@@ -321,35 +220,6 @@ bool snapshot_equal(const struct snapshot *a, const struct snapshot *b)
 
 /* ---- restoring ---- */
 
-/* CoDel keeps times in units of 1024 ns and shows them in whole microseconds,
- * both rounded down: one more microsecond gives the same units again. */
-static bool edit_codel(struct nlattr *a, const uint16_t *times, size_t n)
-{
-	uint32_t us;
-
-	for (size_t i = 0; i < n; i++) {
-		if (mnl_attr_get_type(a) != times[i] || attr_u32(a, &us) || us == UINT32_MAX)
-			continue;
-		us++;
-		memcpy(mnl_attr_get_payload(a), &us, sizeof(us));
-	}
-	return true;
-}
-
-static bool restore_codel(struct nlattr *a)
-{
-	static const uint16_t times[] = { TCA_CODEL_TARGET, TCA_CODEL_INTERVAL, TCA_CODEL_CE_THRESHOLD };
-
-	return edit_codel(a, times, ARRAY_LEN(times));
-}
-
-static bool restore_fq_codel(struct nlattr *a)
-{
-	static const uint16_t times[] = { TCA_FQ_CODEL_TARGET, TCA_FQ_CODEL_INTERVAL, TCA_FQ_CODEL_CE_THRESHOLD };
-
-	return edit_codel(a, times, ARRAY_LEN(times));
-}
-
 /* Options as the kernel must be told them to show what was kept. */
 static int put_options(struct nlmsghdr *nlh, const struct snapshot_object *o)
 {
@@ -361,10 +231,7 @@ static int put_options(struct nlmsghdr *nlh, const struct snapshot_object *o)
 	if (!copy.options)
 		return -ENOMEM;
 	memcpy(copy.options, o->options, o->n_options);
-	if (o->type == TCOBJ_QDISC && !strcmp(o->kind, "codel"))
-		edit_options(&copy, restore_codel);
-	if (o->type == TCOBJ_QDISC && !strcmp(o->kind, "fq_codel"))
-		edit_options(&copy, restore_fq_codel);
+	snapshot_untidy(&copy);
 	mnl_attr_put(nlh, TCA_OPTIONS, copy.n_options, copy.options);
 	free(copy.options);
 	return 0;
@@ -464,63 +331,4 @@ int snapshot_build_on(struct netlink *nl, const struct snapshot *s, const char *
 	int rc = kernel_if_info(nl, ifname, &i, e);
 
 	return rc ? rc : build(nl, s, &i, e);
-}
-
-/* ---- bytes ---- */
-int snapshot_encode(const struct snapshot *s, struct bace_buf *out)
-{
-	uint64_t n = s->n;
-	int rc = bace_buf_add(out, s->ifname, sizeof(s->ifname));
-
-	if (!rc)
-		rc = bace_buf_add(out, &s->n_tx_queues, sizeof(s->n_tx_queues));
-	if (!rc)
-		rc = bace_buf_add(out, &n, sizeof(n));
-	for (size_t i = 0; i < s->n && !rc; i++) {
-		struct snapshot_object o = s->v[i];
-
-		o.options = NULL;
-		rc = bace_buf_add(out, &o, sizeof(o));
-		if (!rc && o.n_options)
-			rc = bace_buf_add(out, s->v[i].options, o.n_options);
-	}
-	return rc;
-}
-
-static bool take_bytes(const uint8_t **p, const uint8_t *end, void *to, size_t n)
-{
-	if ((size_t)(end - *p) < n)
-		return false;
-	memcpy(to, *p, n);
-	*p += n;
-	return true;
-}
-
-int snapshot_decode(const uint8_t **p, const uint8_t *end, struct snapshot *out)
-{
-	uint64_t n;
-
-	*out = (struct snapshot){ 0 };
-	if (!take_bytes(p, end, out->ifname, sizeof(out->ifname)) || !memchr(out->ifname, '\0', sizeof(out->ifname)) ||
-	    !take_bytes(p, end, &out->n_tx_queues, sizeof(out->n_tx_queues)) || !take_bytes(p, end, &n, sizeof(n)))
-		return -EBADMSG;
-	for (uint64_t i = 0; i < n; i++) {
-		struct snapshot_object o;
-
-		if (!take_bytes(p, end, &o, sizeof(o)) || o.n_options > OPTIONS_MAX || o.type > TCOBJ_FILTER ||
-		    !memchr(o.kind, '\0', sizeof(o.kind)) || (size_t)(end - *p) < o.n_options) {
-			snapshot_free(out);
-			return -EBADMSG;
-		}
-		o.options = o.n_options ? malloc(o.n_options) : NULL;
-		if (o.n_options && !o.options)
-			return -ENOMEM;
-		if (o.n_options)
-			take_bytes(p, end, o.options, o.n_options);
-		if (BACE_PUSH(out->v, out->n, out->cap, o)) {
-			free(o.options);
-			return -ENOMEM;
-		}
-	}
-	return 0;
 }

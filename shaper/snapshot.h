@@ -45,6 +45,12 @@ int snapshot_restore(struct netlink *nl, const struct snapshot *s, struct bace_e
 /* The same on any interface: for the rehearsal. */
 int snapshot_build_on(struct netlink *nl, const struct snapshot *s, const char *ifname, struct bace_err *e);
 
+/* Turns an object as it is dumped into one as it is asked for; the kernel then
+ * shows it the same again. */
+void snapshot_tidy(struct snapshot_object *o);
+/* Changes the options of a copy where the kernel rounds what it is told. */
+void snapshot_untidy(struct snapshot_object *o);
+
 /* "htb", "fq", ...: of the root. */
 const char *snapshot_root_kind(const struct snapshot *s);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shaper/prefix.h"
+#include "profiles/profiles.h"
 
 static unsigned family_bits(uint8_t family)
 {
