@@ -17,6 +17,7 @@
 struct lease;
 struct binder;
 struct worker;
+struct monitor;
 
 struct agent_config {
 	char host[256];			/* the controller's */
@@ -41,6 +42,7 @@ struct agent {
 	struct worker *workers;
 	int n_workers;
 	struct stop_request *stops;
+	struct monitor *monitor;
 };
 
 /* ---- session.c ---- */
@@ -60,6 +62,8 @@ void lease_close(struct lease *l);
 /* Takes spec's links. Answered through session_answer. */
 void lease_plan(struct lease *l, json_int_t id, struct shape_spec *spec);
 void lease_stats(struct lease *l, json_int_t id);
+/* Statistics for the monitor, if there is a lease and none is asked for already. */
+void lease_sample(struct lease *l);
 /* Shaping reverts. id 0: nobody waits for an answer. */
 void lease_drop(struct lease *l, json_int_t id);
 
@@ -78,6 +82,8 @@ int worker_launch(struct agent *a, const struct launch *l, json_t **answer, stru
 int worker_tell(struct agent *a, json_int_t cell, int rank, const json_t *line, struct bace_err *e);
 /* Kills the cell's workers (0: all); answers when they are gone. id 0: nobody waits. */
 void workers_stop(struct agent *a, json_int_t cell, json_int_t id);
+/* Calls fn with the process id of each. */
+void workers_each(const struct agent *a, void (*fn)(void *arg, pid_t pid), void *arg);
 /* Kills, waits, frees: at the end of the process. */
 void workers_end(struct agent *a);
 

@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
+#include "agent/monitor/monitor.h"
 
 #define QUEUE_MAX 64
 #define KEEPALIVE_MS 1000
@@ -18,7 +18,7 @@
 #define CONNECT_S 5.0		/* it may be starting, or undoing the last lease */
 #define RETRY_US 20000
 
-enum lease_op { LEASE_PLAN, LEASE_STATS, LEASE_DROP, LEASE_LOST };
+enum lease_op { LEASE_PLAN, LEASE_STATS, LEASE_DROP, LEASE_LOST, LEASE_SAMPLE };
 
 struct lease_job {
 	struct lease_job *next;
@@ -48,6 +48,7 @@ struct lease {
 	int ready;			/* eventfd to the loop */
 	struct event *on_ready;
 	struct shaperd_client *client;	/* the thread's */
+	bool sampling;			/* the loop's: an answer is on its way */
 };
 
 static void list_add(struct job_list *l, struct lease_job *j)
@@ -177,6 +178,9 @@ static void do_job(struct lease *l, struct lease_job *j)
 				  : bace_fail(&j->e, ENOTCONN, "nothing is shaped on this host: no plan, or "
 					      "bace-shaperd is gone");
 		break;
+	case LEASE_SAMPLE:
+		j->rc = l->client ? shaperd_stats(l->client, &j->stats, &j->e) : -ENOTCONN;
+		break;
 	case LEASE_DROP:
 	case LEASE_LOST:
 		disconnect(l);
@@ -255,6 +259,12 @@ static void deliver(struct lease *l, struct lease_job *j)
 						   "text", j->e.msg));
 		return;
 	}
+	if (j->op == LEASE_SAMPLE) {
+		l->sampling = false;
+		if (!j->rc)
+			monitor_take_shaper(a->monitor, &j->stats);
+		return;
+	}
 	if (!j->id)
 		return;
 	if (!j->rc && j->op == LEASE_PLAN)
@@ -310,6 +320,10 @@ static void submit(struct lease *l, enum lease_op op, json_int_t id, struct shap
 		}
 		job_free(j);
 	}
+	if (op == LEASE_SAMPLE) {
+		l->sampling = false;	/* the next one, then */
+		return;
+	}
 	bace_fail(&e, EBUSY, "too many requests wait for bace-shaperd");
 	session_answer(l->agent, l->agent->session, id, NULL, &e);
 }
@@ -322,6 +336,14 @@ void lease_plan(struct lease *l, json_int_t id, struct shape_spec *spec)
 void lease_stats(struct lease *l, json_int_t id)
 {
 	submit(l, LEASE_STATS, id, NULL);
+}
+
+void lease_sample(struct lease *l)
+{
+	if (l->sampling || !l->agent->cfg.shaperd_path)
+		return;
+	l->sampling = true;
+	submit(l, LEASE_SAMPLE, 0, NULL);
 }
 
 void lease_drop(struct lease *l, json_int_t id)

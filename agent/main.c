@@ -11,7 +11,7 @@
 
 #include <openssl/crypto.h>
 
-#include "agent/agent.h"
+#include "agent/monitor/monitor.h"
 #include "config.h"
 
 static const char usage[] =
@@ -100,6 +100,7 @@ static void finish(struct agent *a)
 	if (a->conn)
 		wire_free(a->conn);
 	a->conn = NULL;
+	monitor_close(a->monitor);
 	lease_close(a->lease);
 	binder_close(a->binder);
 	for (size_t i = 0; i < ARRAY_LEN(a->on_term); i++)
@@ -128,6 +129,8 @@ static int run(struct agent *a, struct bace_err *e)
 		rc = workers_init(a, e);
 	if (!rc)
 		rc = lease_open(a, &a->lease, e);
+	if (!rc)
+		rc = monitor_open(a, &a->monitor, e);
 	if (!rc) {
 		session_start(a);
 		event_base_dispatch(a->base);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/agent.h"
+#include "agent/monitor/monitor.h"
 
 /* What a controller may ask for: few, fixed, checked. Each function answers or
  * sees to it that it is answered later; -errno is answered by the caller. */
@@ -105,12 +105,22 @@ static int do_clock(struct agent *a, json_int_t id, struct wire_reader *r)
 	return r->rc;
 }
 
+static int do_sample(struct agent *a, json_int_t id, struct wire_reader *r)
+{
+	json_t *answer = NULL;
+	int rc = monitor_configure(a->monitor, r, &answer);
+
+	if (!rc)
+		session_answer(a, a->session, id, answer, NULL);
+	return rc;
+}
+
 static const struct {
 	const char *type;
 	int (*run)(struct agent *a, json_int_t id, struct wire_reader *r);
 } requests[] = {
 	{ "plan", do_plan },	{ "stats", do_stats }, { "launch", do_launch }, { "tell", do_tell },
-	{ "stop", do_stop },	{ "clear", do_clear }, { "clock", do_clock },
+	{ "stop", do_stop },	{ "clear", do_clear }, { "clock", do_clock },   { "sample", do_sample },
 };
 
 void request_handle(struct agent *a, const char *type, json_int_t id, const json_t *msg)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/agent.h"
+#include "agent/monitor/monitor.h"
 #include "config.h"
 
 #define BACKOFF_MIN_S 0.1
@@ -82,6 +82,7 @@ static void on_close(void *arg, struct wire_conn *c, const char *why)
 		bace_log(BACE_WARN, MODULE, "%s: controller at %s: %s; trying again", a->cfg.name,
 			 wire_peer_addr(c), why);
 	snprintf(a->last_why, sizeof(a->last_why), "%s", why);
+	monitor_stop(a->monitor);
 	if (was_accepted) {
 		workers_stop(a, 0, 0);
 		lease_drop(a->lease, 0);

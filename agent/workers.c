@@ -301,6 +301,12 @@ void workers_stop(struct agent *a, json_int_t cell, json_int_t id)
 	answer_stops(a);
 }
 
+void workers_each(const struct agent *a, void (*fn)(void *arg, pid_t pid), void *arg)
+{
+	for (const struct worker *w = a->workers; w; w = w->next)
+		fn(arg, w->pid);
+}
+
 static void report_exit(struct worker *w, int status)
 {
 	json_t *text = json_string(w->err);

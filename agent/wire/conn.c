@@ -331,7 +331,13 @@ int wire_send(struct wire_conn *c, json_t *msg)
 	    evbuffer_add(to, text, n))
 		return -ENOMEM;
 	c->sent_ns = bace_mono_ns();
+	c->sent_bytes += n + HEADER;
 	return 0;
+}
+
+uint64_t wire_sent_bytes(const struct wire_conn *c)
+{
+	return c->sent_bytes;
 }
 
 void wire_close(struct wire_conn *c, const char *why)

@@ -28,7 +28,7 @@ struct wire_conn {
 	struct event *tick;		/* heartbeats */
 	struct event *end;		/* on_close and free, from the loop */
 	int64_t heard_ns, tick_ns, sent_ns;
-	uint64_t heard_bytes;
+	uint64_t heard_bytes, sent_bytes;
 	char peer[WIRE_NAME_MAX + 1];
 	char name[WIRE_NAME_MAX + 1];	/* client: its own identity */
 	uint8_t key[WIRE_KEY_BYTES];	/* client: its own */

@@ -12,7 +12,20 @@
  *   output {cell, rank, text}        what a worker wrote, in pieces, as it comes:
  *                                    a line may span several
  *   exit {cell, rank, status, signal, text}   text: the end of its standard error
- *   sample {...}                     monitoring
+ *   sample {seq, dropped, samples: [[source, at_ns, rows], ...]}
+ *                                    monitoring, in batches; dropped: samples lost
+ *                                    so far. Rows are text: fields by blanks, each
+ *                                    row ended by ';', rows that did not change
+ *                                    since the last sample of that source left out:
+ *      link   name rx_bytes tx_bytes rx_packets tx_packets rx_drops tx_drops
+ *      class  minor bytes packets drops backlog_bytes
+ *      tcp    peer_addr inode bytes_acked bytes_sent delivery_rate_bps app_limited
+ *             rtt_us min_rtt_us retrans_bytes cwnd unacked notsent_bytes
+ *      self   cpu_ns rss_bytes
+ *      gpu    index power_mw energy_mj busy_percent
+ *      rapl   zone energy_uj
+ *      probe  peer_addr packets_sent l2_bytes_each at... (0.1 us since the first
+ *             packet that came, of each that came)
  *   lease_lost {text}                bace-shaperd died or gave the shaping up
  * Controller to agent: requests
  *   plan {spec} -> {changes}         by bace-shaperd
@@ -22,7 +35,13 @@
  *   stop {cell} (0: all)             answered when the processes are gone
  *   clear                            stops all workers, drops the lease
  *   clock -> {mono_ns}
- *   sample {sources}                 starts or stops monitoring
+ *   sample {sources: {NAME: period_ms, ...}, push_ms, class_dev, probe_listen,
+ *           token, probe_packets, targets: [{addr, port}, ...]}
+ *     -> {at_ns, cpu_ns, rss_bytes, samples, dropped, wire_bytes, probe_bytes,
+ *         probe_port}                replaces what was monitored before; the answer
+ *                                    has counters since the agent began. A train of
+ *                                    probe_packets goes to each target every period;
+ *                                    probe_listen (or ""): where to answer others'
  *
  * All of it runs on one event base and one thread.
  */
@@ -118,6 +137,8 @@ void wire_set_user(struct wire_conn *c, void *user);
 void *wire_user(const struct wire_conn *c);
 /* Bytes waiting to be sent. */
 size_t wire_queued(const struct wire_conn *c);
+/* Bytes of frames handed to it, before TLS. */
+uint64_t wire_sent_bytes(const struct wire_conn *c);
 /* PSK identity; "" before on_open. */
 const char *wire_peer(const struct wire_conn *c);
 /* Address of the peer, "10.1.2.3:4567". */

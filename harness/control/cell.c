@@ -181,12 +181,22 @@ static void advance(struct cell_run *r)
 		else if (r->phase == PHASE_CONNECT)
 			all = k->ready;
 		else if (r->phase == PHASE_RUN)
-			all = k->done && k->exited;
+			all = k->done && k->exited && !r->scripted;
 		else
 			all = false;
 	}
 	if (all)
 		enter(r, r->phase + 1);
+}
+
+void cell_advance(struct cell_run *r)
+{
+	advance(r);
+}
+
+void cell_fail(struct cell_run *r, const char *why)
+{
+	fail(r, SEVERITY_CAUSE, why);
 }
 
 static void rank_launched(struct proc *p, const json_t *answer)
@@ -293,10 +303,13 @@ static void connect_all(struct cell_run *r)
 static void go(struct cell_run *r)
 {
 	int64_t at = bace_mono_ns() + BARRIER_LEAD_NS;
+	struct bace_err e = { 0 };
 
 	for (int i = 0; i < r->n_ranks && r->phase == PHASE_RUN; i++)
 		proc_tell(&r->ranks[i].proc, json_pack("{s:s,s:I}", "cmd", "go", "at_ns",
 			  (json_int_t)(at + r->ranks[i].proc.host->offset_ns)));
+	if (r->phase == PHASE_RUN && cell_script_start(r, at, &e))
+		fail(r, SEVERITY_CAUSE, e.msg);
 }
 
 /* ---- the end ---- */
@@ -305,6 +318,7 @@ static void over(struct cell_run *r)
 {
 	struct bace_err e = { 0 };
 
+	cell_script_end(r);
 	requests_cancel(r->c, r);
 	watcher_remove(r->c, &r->watcher);
 	for (int i = 0; i < r->n_ranks; i++)
@@ -477,6 +491,7 @@ static void cell_free(struct cell_run *r)
 		free(r->stats[w]);
 	}
 	free(r->needed);
+	free(r->probe_base);
 	cell_ranks_free(r);
 }
 

@@ -52,6 +52,8 @@ struct cell_run {
 	struct shape_stats *stats[N_READOUTS];	/* [n_hosts] each; v NULL: not read */
 	size_t cap_ops, cap_flows;
 	int severity;			/* of the reason in out->invalid_why */
+	bool scripted;			/* the cell's script runs */
+	uint64_t *probe_base;		/* [n_regions^2], bytes of probes before it; NULL: no script */
 };
 
 /* ---- cell_spec.c: pure ---- */
@@ -67,6 +69,16 @@ bool cell_reads(const struct cell_run *r, const struct host *h);
 /* ---- cell_result.c: what ranks report -> tb_result ---- */
 int cell_take_done(struct cell_run *r, struct cell_rank *k, const json_t *line, struct bace_err *e);
 int cell_finish_steps(struct cell_run *r, struct bace_err *e);
+
+/* ---- cell_script.c ---- */
+/* Starts the cell's script, if it has one, at the ranks' first step. */
+int cell_script_start(struct cell_run *r, int64_t at_ns, struct bace_err *e);
+void cell_script_end(struct cell_run *r);
+/* Bytes of probes and of their answers on a link during the cell. */
+uint64_t cell_probe_bytes(const struct cell_run *r, int src, int dst);
+/* The cell goes on where it waited for this. */
+void cell_advance(struct cell_run *r);
+void cell_fail(struct cell_run *r, const char *why);
 
 /* ---- cell_check.c: is it valid? ---- */
 int cell_check(struct cell_run *r, struct bace_err *e);

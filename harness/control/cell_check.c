@@ -124,8 +124,10 @@ static int check_links(struct cell_run *r, struct bace_err *e)
 		l->wire_bytes += f->wire_bytes;
 		flows[l - out->links]++;
 	}
-	for (int i = 0; i < out->n_links; i++)
+	for (int i = 0; i < out->n_links; i++) {
+		out->links[i].wire_bytes += cell_probe_bytes(r, out->links[i].src, out->links[i].dst);
 		check_link(r, &out->links[i], flows[i]);
+	}
 	return 0;
 }
 

@@ -173,6 +173,7 @@ void tb_result_free(struct tb_result *r)
 	free(r->ops);
 	free(r->flows);
 	free(r->links);
+	tb_log_free(&r->log);
 	r->steps = NULL;
 	r->ops = NULL;
 	r->flows = NULL;

@@ -54,12 +54,76 @@ struct tb_job {
 	struct tb_hop *hops;		/* n_stages - 1 */
 };
 
+/* ---- what agents are to watch, and what is to happen while they do ---- */
+enum tb_source { TB_SRC_LINK, TB_SRC_CLASS, TB_SRC_TCP, TB_SRC_SELF, TB_SRC_GPU, TB_SRC_RAPL, TB_SRC_PROBE, TB_SOURCES };
+
+struct tb_monitor {
+	int period_ms[TB_SOURCES];	/* 0: off; else 10 to 600000 */
+	int push_ms;			/* samples of this long go in one message */
+	int probe_packets;		/* of 1514 bytes at layer 2, one train to each other region every period */
+};
+
+enum tb_action_kind { TB_ACT_MONITOR, TB_ACT_RATE };
+
+struct tb_action {
+	enum tb_action_kind kind;
+	double at_s;			/* after the start of the first step, or of the script */
+	bool on;			/* MONITOR: as the script's, or nothing */
+	int stretch_ppm;		/* MONITOR: from then on timed compute takes so much longer */
+	int src, dst;			/* RATE: of this link */
+	uint64_t rate_bps;		/* L2; 0: as planned */
+};
+
+struct tb_script {
+	struct tb_monitor monitor;
+	int n;
+	struct tb_action *actions;	/* in order of time */
+};
+
+/* What became of one action. Counters are sums over hosts since their agents
+ * began, read when the action was done. */
+struct tb_acted {
+	int64_t began_ns, settled_ns;	/* asked, and confirmed by all hosts; the controller's clock */
+	uint64_t cpu_ns, rss_bytes, samples, dropped, wire_bytes, probe_bytes;
+	uint64_t rss_max_bytes;		/* of one agent */
+	int n_hosts;
+};
+
+enum tb_method { TB_COUNTERS, TB_TCP_INFO, TB_PROBE, TB_METHODS };
+
+/* What the view became, when; only of links that the script changes. */
+struct tb_estimate {
+	int src, dst;
+	enum tb_method method;
+	bool lower_bound;
+	int64_t at_ns;			/* known to the controller, on its clock */
+	double rate_bps, error_bps;
+};
+
+struct tb_log {
+	int n_acted;
+	struct tb_acted *acted;		/* [script.n] */
+	int n_estimates;
+	struct tb_estimate *estimates;
+};
+void tb_log_free(struct tb_log *l);
+
+/* What the monitors say of one directed link, with the age and the error of it. */
+struct tb_view_link {
+	bool known, lower_bound;
+	enum tb_method method;		/* whose it is */
+	double capacity_bps, error_bps;	/* L2 */
+	double used_bps;
+	double age_s;
+};
+
 struct tb_cell {
 	int n_jobs;
 	struct tb_job *jobs;
 	int warmup_steps, steps;
 	char congestion_control[16];	/* asked of the sockets; "" = route's or kernel's */
 	double timeout_s;		/* for the whole cell */
+	struct tb_script *script;	/* runs beside it; may be NULL; borrowed */
 };
 
 /* ---- what came of it ---- */
@@ -110,6 +174,7 @@ struct tb_result {
 	int64_t barrier_spread_ns;	/* first to last rank's start */
 	int64_t lateness_p99_ns;	/* of timed compute, worst worker */
 	int64_t delay_lateness_p99_ns;	/* of the delay lines, worst gateway */
+	struct tb_log log;		/* of the script */
 };
 void tb_result_free(struct tb_result *r);
 
@@ -144,6 +209,12 @@ int controller_run(struct controller *c, const struct tb_cell *cell, struct tb_r
 /* Measures the directed pairs, in rounds in which each host takes part once. */
 int controller_verify(struct controller *c, int n, struct tb_verify *pairs, double goodput_s,
 		      struct bace_err *e);
+/* Runs a script with nothing else running. */
+int controller_script(struct controller *c, const struct tb_script *s, struct tb_log *out, struct bace_err *e);
+/* Starts, changes or (all periods 0) ends monitoring on all hosts. */
+int controller_monitor(struct controller *c, const struct tb_monitor *m, struct bace_err *e);
+/* out[n_regions * n_regions], [src * n_regions + dst]. */
+int controller_view(struct controller *c, struct tb_view_link *out, struct bace_err *e);
 /* malloc'd JSON: per host kernel, versions, sysctls that matter. */
 int controller_inventory(struct controller *c, char **json, struct bace_err *e);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "harness/control/internal.h"
@@ -139,6 +140,9 @@ int controller_open(const struct controller_config *cfg, struct controller **out
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->finished, NULL);
 	read_boot_id(c);
+	if (getrandom(&c->probe_token, sizeof(c->probe_token), 0) < 0)
+		c->probe_token = (uint64_t)bace_wall_ns();
+	c->probe_token = (c->probe_token >> 1) | 1;	/* a positive JSON integer */
 	rc = open_loop(c, e);
 	if (!rc)
 		rc = hosts_init(c, e);

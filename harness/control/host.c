@@ -213,15 +213,6 @@ static void refuse(struct wire_conn *conn, json_int_t id, struct host *h, const 
 	wire_close(conn, e->msg);
 }
 
-static void measure_offset(struct host *h)
-{
-	const char *boot_id = json_string_value(json_object_get(h->inventory, "boot_id"));
-
-	/* The same kernel has the same monotonic clock. */
-	if (boot_id && boot_id[0] && !strcmp(boot_id, h->c->boot_id))
-		h->offset_ns = 0;
-}
-
 static void on_hello(struct controller *c, struct wire_conn *conn, const json_t *msg)
 {
 	struct bace_err e = { 0 };
@@ -255,8 +246,8 @@ static void on_hello(struct controller *c, struct wire_conn *conn, const json_t 
 	h->inventory = json_incref(inventory);
 	json_object_set_new(inventory, "agent_version", json_string(json_string_value(
 		json_object_get(msg, "version"))));
-	measure_offset(h);
 	wire_answer(conn, id, NULL);
+	clock_start(h);
 	bace_log(BACE_DEBUG, MODULE, "%s is here, from %s", h->spec->name, wire_peer_addr(conn));
 	tell_ready(h);
 }
@@ -300,6 +291,8 @@ static void on_message(void *arg, struct wire_conn *conn, json_t *msg)
 		procs_exit(h, msg);
 	else if (!strcmp(type, "lease_lost"))
 		on_lease_lost(h, msg);
+	else if (!strcmp(type, "sample"))
+		monitor_take(h, msg);
 	else
 		bace_log(BACE_WARN, MODULE, "%s: unknown event `%.40s'", h->spec->name, type);
 }
@@ -319,6 +312,8 @@ static void on_close(void *arg, struct wire_conn *conn, const char *why)
 	}
 	h->conn = NULL;
 	h->planned = false;
+	monitor_host_lost(h);
+	clock_stop(h);
 	snprintf(h->last_why, sizeof(h->last_why), "%.250s", why);
 	snprintf(text, sizeof(text), "its agent is gone: %s", why);
 	bace_log(BACE_WARN, MODULE, "%s: %s", h->spec->name, text);
@@ -351,11 +346,12 @@ int hosts_init(struct controller *c, struct bace_err *e)
 		c->hosts[i] = (struct host){ .c = c, .spec = &t->hosts[i], .index = i };
 	}
 	c->n_hosts = t->n_hosts;
-	return 0;
+	return monitors_init(c, e);
 }
 
 void hosts_free(struct controller *c)
 {
+	monitors_free(c);
 	for (int i = 0; i < c->n_hosts; i++) {
 		struct host *h = &c->hosts[i];
 
@@ -366,6 +362,8 @@ void hosts_free(struct controller *c)
 			event_free(r->timer);
 			free(r);
 		}
+		clock_stop(h);
+		free(h->now.links);
 		json_decref(h->inventory);
 	}
 	free(c->hosts);

@@ -17,6 +17,8 @@
 struct host;
 struct proc;
 struct watcher;
+struct host_monitor;
+struct script_run;
 
 /* ---- tasks: what a caller waits for ---- */
 struct task {
@@ -47,6 +49,15 @@ struct request {
 	char type[16];
 };
 
+/* Its CLOCK_MONOTONIC against ours, by the exchange with the least round trip. */
+struct host_clock {
+	bool same_kernel;		/* the very same clock: offset 0 by definition */
+	int n;				/* exchanges so far */
+	int64_t sent_ns;
+	int64_t rtt_ns, offset_ns;	/* of the best; uncertain by rtt / 2 */
+	struct event *timer;
+};
+
 struct host {
 	struct controller *c;
 	const struct tb_host *spec;
@@ -58,6 +69,9 @@ struct host {
 	int64_t offset_ns;		/* its CLOCK_MONOTONIC minus ours */
 	bool planned;			/* its shaping is in force, as far as we know */
 	char last_why[300];		/* why it is not there */
+	struct host_clock clock;
+	struct host_monitor *monitor;	/* NULL: never sampled */
+	struct shape_spec now;		/* its plan with changed rates; n_links 0: as in spec */
 };
 
 struct controller {
@@ -79,6 +93,9 @@ struct controller {
 	json_int_t next_cell;
 	struct proc *procs;
 	struct watcher *watchers;
+	struct addr_region *addrs;	/* by address: whose traffic is it */
+	struct script_run *script;	/* the one that runs */
+	uint64_t probe_token;
 };
 
 bool host_ready(const struct host *h);
@@ -108,6 +125,39 @@ int hosts_missing(struct controller *c, const bool *wanted, char *text, size_t c
 
 /* ---- plan.c ---- */
 void host_plan(struct host *h, reply_fn fn, void *arg);
+
+const struct shape_spec *host_shape(const struct host *h);
+
+/* ---- clock.c ---- */
+void clock_start(struct host *h);
+void clock_stop(struct host *h);
+json_t *clock_describe(const struct host *h);
+/* Takes one exchange in; true: it is the best so far. Pure. */
+bool clock_take(struct host_clock *k, int64_t sent_ns, int64_t remote_ns, int64_t received_ns);
+
+/* ---- monitor.c: samples in, estimates out ---- */
+int monitors_init(struct controller *c, struct bace_err *e);
+void monitors_free(struct controller *c);
+void monitor_take(struct host *h, const json_t *msg);
+void monitor_host_lost(struct host *h);
+/* Asks one host; counters in the answer are added to *sum. */
+json_t *monitor_request(const struct host *h, const struct tb_monitor *m, bool on);
+int monitor_take_answer(struct host *h, const json_t *reply, struct tb_acted *sum, struct bace_err *e);
+/* Bytes of probes that the answers counted for a directed pair of regions. */
+uint64_t monitor_probe_bytes(const struct controller *c, int src, int dst);
+
+/* ---- script.c ---- */
+/* done is called from the loop, once, unless it was cancelled. failed: err. */
+typedef void (*script_done_fn)(void *arg, const struct bace_err *err);
+int script_start(struct controller *c, const struct tb_script *s, int64_t origin_ns, struct tb_log *out,
+		 script_done_fn done, void *arg, struct bace_err *e);
+/* To whom rates of timed compute are told; NULL: nobody. */
+void script_set_stretch(struct controller *c, void (*fn)(void *arg, int ppm), void *arg);
+/* Ends it; what it changed is put back. */
+void script_cancel(struct controller *c);
+/* An estimate of a link became new. */
+void script_note(struct controller *c, int src, int dst, enum tb_method method, bool lower_bound,
+		 double rate_bps, double error_bps);
 
 /* ---- proc.c: a worker process somewhere ---- */
 struct proc_ops {

@@ -75,7 +75,7 @@ int controller_wait_hosts(struct controller *c, double timeout_s, struct bace_er
 
 void host_plan(struct host *h, reply_fn fn, void *arg)
 {
-	host_request(h, json_pack("{s:s,s:o}", "type", "plan", "spec", wire_encode_shape(&h->spec->shape)),
+	host_request(h, json_pack("{s:s,s:o}", "type", "plan", "spec", wire_encode_shape(host_shape(h))),
 		     ANSWER_S, fn, arg);
 }
 
@@ -138,8 +138,10 @@ static void start_inventory(struct controller *c, struct task *t)
 	json_t *all = json_object();
 
 	for (int i = 0; i < c->n_hosts; i++)
-		if (c->hosts[i].inventory)
+		if (c->hosts[i].inventory) {
+			json_object_set_new(c->hosts[i].inventory, "clock", clock_describe(&c->hosts[i]));
 			json_object_set(all, c->hosts[i].spec->name, c->hosts[i].inventory);
+		}
 	x->json = json_dumps(all, JSON_INDENT(1) | JSON_SORT_KEYS);
 	json_decref(all);
 	task_finish(c, t, x->json ? 0 : bace_fail(&t->e, ENOMEM, "inventory: out of memory"));
