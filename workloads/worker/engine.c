@@ -76,7 +76,7 @@ static int try_start(struct engine *en, struct stage *st, struct bace_err *e)
 {
 	int hop, chunks = wraps(en) ? en->spec->schedule.chunks : 1, rc;
 	bool forward = st->op.kind == OP_FORWARD;
-	int64_t ready = st->free_at;
+	int64_t ready = st->free_at, duration;
 
 	if (!en->going || st->running || !st->more)
 		return 0;
@@ -96,8 +96,15 @@ static int try_start(struct engine *en, struct stage *st, struct bace_err *e)
 			ready = a->at;
 	}
 	st->running = true;
+	duration = st->spec->duration_ns[st->op.kind] / chunks;
+	duration += duration * en->stretch_ppm / 1000000;
 	return en->compute->ops->start(en->compute, &(struct work){ .slot = st->slot, .kind = st->op.kind,
-		.start = ready, .duration = st->spec->duration_ns[st->op.kind] / chunks }, e);
+		.start = ready, .duration = duration }, e);
+}
+
+void engine_stretch(struct engine *en, int ppm)
+{
+	en->stretch_ppm = ppm;
 }
 
 /* ---- steps ---- */

@@ -46,6 +46,9 @@ int engine_receive(struct engine *en, int hop, const struct message *m, int64_t 
 		   struct bace_err *e);
 /* The kernel has taken a message's last byte. */
 void engine_sent(struct engine *en, int hop, const struct message *m, int64_t now);
+/* From the next operation on, timed compute takes ppm millionths longer: a known
+ * slowdown, to show what a measurement resolves. */
+void engine_stretch(struct engine *en, int ppm);
 /* Completes what has ended by now. */
 int engine_advance(struct engine *en, int64_t now, struct bace_err *e);
 /* When the next operation ends; INT64_MAX: only a message, or the compute's fd,

@@ -39,6 +39,7 @@ struct engine {
 	int *stage_at;			/* [schedule.stages]: index into stages, or -1 */
 	int n_left;			/* stages that have not passed their last token */
 	bool going;
+	int stretch_ppm;
 	struct timeline timeline;
 };
 

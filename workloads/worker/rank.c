@@ -12,6 +12,7 @@
 
 #define NEVER INT64_MAX
 #define GO_AHEAD_NS (3600ll * 1000000000)
+#define STRETCH_MAX_PPM 1000000
 #define DRAIN_POLL_NS 2000000
 
 enum phase { CONNECTING, READY, GOING, DRAINING, CLOSING };
@@ -149,6 +150,17 @@ static int do_go(struct rank *r, const json_t *cmd, struct bace_err *e)
 	return engine_go(r->engine, r->started, e);
 }
 
+static int do_stretch(struct rank *r, const json_t *cmd, struct bace_err *e)
+{
+	const json_t *j = json_object_get(cmd, "ppm");
+	json_int_t ppm = json_integer_value(j);
+
+	if (!json_is_integer(j) || ppm < 0 || ppm > STRETCH_MAX_PPM)
+		return bace_fail(e, EINVAL, "stretch: `ppm' must be 0 to %d", STRETCH_MAX_PPM);
+	engine_stretch(r->engine, (int)ppm);
+	return 0;
+}
+
 static int on_command(struct rank *r, const json_t *cmd, struct bace_err *e)
 {
 	const char *name = json_string_value(json_object_get(cmd, "cmd"));
@@ -157,6 +169,8 @@ static int on_command(struct rank *r, const json_t *cmd, struct bace_err *e)
 		return do_connect(r, cmd, e);
 	if (name && !strcmp(name, "go") && r->phase == READY)
 		return do_go(r, cmd, e);
+	if (name && !strcmp(name, "stretch") && r->phase >= GOING)
+		return do_stretch(r, cmd, e);
 	return bace_fail(e, EINVAL, "command `%.40s': not now", name ? name : "?");
 }
 

@@ -52,6 +52,8 @@
  *   each way.
  * 5. stdin: {"cmd": "go", "at_ns": N}: step -warmup_steps begins then, or now if
  *   that is past; at most an hour ahead.
+ *    While it runs, also {"cmd": "stretch", "ppm": N}: from the next operation on
+ *    timed compute takes N millionths longer than the spec says.
  * 6. {"event": "done", "started_ns": N, "lateness_p99_ns": N,
  *     "steps": [[stage, step, start_ns, end_ns, compute_ns], ...],
  *     "ops": [[stage, step, micro_batch, kind, start, end, third], ...],
