@@ -14,7 +14,6 @@ struct mover;
 
 struct mover_ops {
 	const char *name;
-	enum hop_kind kind;		/* of the hops that it carries */
 	/* spec, loop and events are borrowed and outlive it. May send events. */
 	int (*create)(const struct worker_spec *spec, struct loop *loop, const struct hop_events *events,
 		      struct mover **out, struct bace_err *e);

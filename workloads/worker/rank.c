@@ -369,10 +369,10 @@ static int make_compute(struct rank *r, struct bace_err *e)
 
 static int make_mover(struct rank *r, struct bace_err *e)
 {
-	if (!worker_spec_has(&r->spec, HOP_NCCL))
+	if (!r->spec.nccl.used)
 		return 0;
 	if (!r->kinds->mover)
-		return bace_fail(e, ENOTSUP, "hops of kind \"nccl\" need bace-worker-nccl");
+		return bace_fail(e, ENOTSUP, "spec: `nccl' needs bace-worker-nccl");
 	return r->kinds->mover->create(&r->spec, r->loop, &r->events, &r->mover, e);
 }
 

@@ -177,7 +177,7 @@ static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_
 	out->kind = !strcmp(kind, "tcp") ? HOP_TCP : !strcmp(kind, "nccl") ? HOP_NCCL : HOP_LOCAL;
 	if (out->role == HOP_INTERNAL && out->kind != HOP_LOCAL)
 		return bace_fail(e, EINVAL, "hop %d: an internal hop must be local", out->hop);
-	if (out->role == HOP_LISTEN || out->kind == HOP_NCCL)
+	if (out->role == HOP_LISTEN && out->kind != HOP_NCCL)
 		rc = get_string(j, what, "addr", out->addr, sizeof(out->addr), e);
 	if (!rc && out->kind == HOP_LOCAL)
 		rc = read_local(j, what, out, e);

@@ -10,17 +10,32 @@
 
 static int check_hops(const struct worker_spec *s, struct bace_err *e)
 {
-	for (int i = 0; i < s->n_hops; i++) {
-		if (s->hops[i].kind != HOP_NCCL)
-			continue;
-		if (s->n_stages != 1)
-			return bace_fail(e, ENOTSUP, "hop %d: a worker with nccl hops plays one stage, not %d: the "
-					 "order of its calls must be known beforehand", s->hops[i].hop, s->n_stages);
-		/* Two hops between the same two ranks: NCCL has no tags to tell them apart. */
-		if (s->schedule.kind == SCHED_INTERLEAVED_1F1B && s->schedule.stages == 2)
-			return bace_fail(e, ENOTSUP, "hop %d: interleaved-1f1b of 2 stages cannot run over NCCL, "
-					 "which cannot tell the two hops apart", s->hops[i].hop);
-	}
+	for (int i = 0; i < s->n_hops; i++)
+		if (s->hops[i].kind == HOP_NCCL && !s->nccl.used)
+			return bace_fail(e, EINVAL, "hop %d: of kind nccl, and the spec has no `nccl'", s->hops[i].hop);
+	if (!s->nccl.used)
+		return 0;
+	if (s->n_stages != 1)
+		return bace_fail(e, ENOTSUP, "spec: with `nccl' a worker plays one stage, not %d: the order of its calls "
+				 "must be known beforehand", s->n_stages);
+	/* With calls in one order a rank's send may wait for a receive that waits for
+	 * it, unless the message fits into buffers; and of 2 stages the two hops join
+	 * the same ranks, which NCCL, without tags, cannot tell apart. */
+	if (s->schedule.kind == SCHED_INTERLEAVED_1F1B)
+		return bace_fail(e, ENOTSUP, "spec: interleaved-1f1b cannot run over NCCL: its ranks would wait for "
+				 "each other");
+	return 0;
+}
+
+static int check_ranges(const struct worker_nccl_spec *n, struct bace_err *e)
+{
+	if (n->gpu < 0 || n->gpu >= GPUS_MAX)
+		return bace_fail(e, EINVAL, "spec: nccl: `gpu' = %d: must be 0 to %d", n->gpu, GPUS_MAX - 1);
+	if (n->threads < 1 || n->threads > THREADS_MAX || n->sockets < 1 || n->sockets > SOCKETS_MAX / n->threads)
+		return bace_fail(e, EINVAL, "spec: nccl: `threads' = %d, `sockets' = %d: must be 1 to %d, and %d sockets "
+				 "in all at most", n->threads, n->sockets, THREADS_MAX, SOCKETS_MAX);
+	if (n->channels < 0 || n->channels > CHANNELS_MAX)
+		return bace_fail(e, EINVAL, "spec: nccl: `channels' = %d: must be 0 to %d", n->channels, CHANNELS_MAX);
 	return 0;
 }
 
@@ -28,18 +43,16 @@ int worker_spec_read_nccl(const json_t *j, struct worker_spec *out, struct bace_
 {
 	struct worker_nccl_spec *n = &out->nccl;
 	json_t *o = json_object_get(j, "nccl");
+	const char *addr;
 	json_error_t je;
+	int rc;
 
-	*n = (struct worker_nccl_spec){ .threads = 1, .sockets = 1 };
-	if (o && json_unpack_ex(o, &je, 0, "{s?i,s?i,s?i,s?i!}", "gpu", &n->gpu, "threads", &n->threads, "sockets",
-				&n->sockets, "channels", &n->channels))
+	*n = (struct worker_nccl_spec){ .used = o, .threads = 1, .sockets = 1 };
+	if (o && json_unpack_ex(o, &je, 0, "{s:s,s?i,s?i,s?i,s?i!}", "addr", &addr, "gpu", &n->gpu, "threads",
+				&n->threads, "sockets", &n->sockets, "channels", &n->channels))
 		return bace_fail(e, EINVAL, "spec: `nccl': %s", je.text);
-	if (n->gpu < 0 || n->gpu >= GPUS_MAX)
-		return bace_fail(e, EINVAL, "spec: nccl: `gpu' = %d: must be 0 to %d", n->gpu, GPUS_MAX - 1);
-	if (n->threads < 1 || n->threads > THREADS_MAX || n->sockets < 1 || n->threads * n->sockets > SOCKETS_MAX)
-		return bace_fail(e, EINVAL, "spec: nccl: `threads' = %d, `sockets' = %d: must be 1 to %d, and %d sockets "
-				 "in all at most", n->threads, n->sockets, THREADS_MAX, SOCKETS_MAX);
-	if (n->channels < 0 || n->channels > CHANNELS_MAX)
-		return bace_fail(e, EINVAL, "spec: nccl: `channels' = %d: must be 0 to %d", n->channels, CHANNELS_MAX);
-	return check_hops(out, e);
+	if (o && snprintf(n->addr, sizeof(n->addr), "%s", addr) >= (int)sizeof(n->addr))
+		return bace_fail(e, EINVAL, "spec: nccl: `addr' is longer than %zu characters", sizeof(n->addr) - 1);
+	rc = check_ranges(n, e);
+	return rc ? rc : check_hops(out, e);
 }

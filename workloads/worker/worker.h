@@ -32,21 +32,23 @@
  *				from when its header came
  *    "timeline": "ops"		"none", or "full" for sends too
  *    "compute": "timed"	or "cuda" (bace-worker-nccl): matrix products on the GPU
- *    "nccl": {"gpu": 0, "threads": 1, "sockets": 1, "channels": 0}
- *				which GPU (modulo those there are), and NCCL's
- *				connections to a peer: threads x sockets of each
- *				channel; channels 0: as NCCL likes
- *   A hop of kind "nccl" (bace-worker-nccl) is carried by NCCL over kernel
- *   sockets of the interface that has "addr", which both ends give; a worker
- *   that has one plays one stage, and its rank in the communicator is the stage.
+ *    "nccl": {"addr": A, "gpu": 0, "threads": 1, "sockets": 1, "channels": 0}
+ *				(bace-worker-nccl) the rank is in the job's
+ *				communicator, as all ranks of a job with nccl hops
+ *				are: address of its interface, GPU (modulo those
+ *				there are), NCCL's connections to a peer: threads x
+ *				sockets of each channel; channels 0: as NCCL likes
+ *   A hop of kind "nccl" is carried by NCCL over kernel sockets. A worker with
+ *   "nccl" plays one stage, which is its rank in the communicator; of any schedule
+ *   but interleaved-1f1b.
  *   "overlap": false is refused: a host does not see when a message has left the
  *   link; that is simulated only.
  *   A step must end within step_timeout_ms of the end of the one before.
  * 2. {"event": "listening", "hop": H, "port": P}, one for each listening hop.
- *   And {"event": "nccl-id", "id": HEX} from stage 0 of a job with nccl hops.
+ *   And {"event": "nccl-id", "id": HEX} from stage 0 of a job with "nccl".
  * 3. stdin: {"cmd": "connect", "hops": [{"hop": H, "addr": A, "port": P}, ...]}
  *   (also needed, with an empty list, by a worker that connects nothing). Of a
- *   job with nccl hops also "nccl_id": HEX, as stage 0 said it, and "nccl_peers":
+ *   job with "nccl" also "nccl_id": HEX, as stage 0 said it, and "nccl_peers":
  *   [{"hop": H, "addr": A}, ...], where the other end of each nccl hop is.
  * 4. {"event": "ready"} when every hop is connected and has carried one message
  *   each way.
@@ -134,8 +136,9 @@ struct worker_hop_spec {
 	int64_t latency_ns;		/* local */
 };
 
-/* Of a job with nccl hops. */
 struct worker_nccl_spec {
+	bool used;			/* the rank is in its job's communicator */
+	char addr[64];			/* of its interface on the emulated network */
 	int gpu;
 	int threads, sockets;		/* NCCL's, per peer and channel: NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD */
 	int channels;			/* per peer; 0: as NCCL likes */
@@ -167,13 +170,5 @@ int worker_spec_read_nccl(const json_t *j, struct worker_spec *out, struct bace_
 /* Part of it: stages and hops belong together and none is missing. */
 int worker_spec_check(const struct worker_spec *s, struct bace_err *e);
 void worker_spec_free(struct worker_spec *s);
-
-static inline bool worker_spec_has(const struct worker_spec *s, enum hop_kind kind)
-{
-	for (int i = 0; i < s->n_hops; i++)
-		if (s->hops[i].kind == kind)
-			return true;
-	return false;
-}
 
 #endif
