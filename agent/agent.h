@@ -64,6 +64,9 @@ void lease_plan(struct lease *l, json_int_t id, struct shape_spec *spec);
 void lease_stats(struct lease *l, json_int_t id);
 /* Statistics for the monitor, if there is a lease and none is asked for already. */
 void lease_sample(struct lease *l);
+/* Take what they are given. */
+void lease_change(struct lease *l, json_int_t id, struct shape_change *v, int n);
+void lease_trace(struct lease *l, json_int_t id, const struct wire_trace *head, struct shape_trace *t);
 /* Shaping reverts. id 0: nobody waits for an answer. */
 void lease_drop(struct lease *l, json_int_t id);
 

@@ -18,7 +18,7 @@
 #define CONNECT_S 5.0		/* it may be starting, or undoing the last lease */
 #define RETRY_US 20000
 
-enum lease_op { LEASE_PLAN, LEASE_STATS, LEASE_DROP, LEASE_LOST, LEASE_SAMPLE };
+enum lease_op { LEASE_PLAN, LEASE_CHANGE, LEASE_TRACE, LEASE_STATS, LEASE_DROP, LEASE_LOST, LEASE_SAMPLE };
 
 struct lease_job {
 	struct lease_job *next;
@@ -26,6 +26,10 @@ struct lease_job {
 	uint32_t session;
 	json_int_t id;
 	struct shape_spec spec;
+	struct shape_change *change;
+	int n_change;
+	struct wire_trace head;
+	struct shape_trace trace;
 	int changes;
 	struct shape_stats stats;
 	int rc;
@@ -75,6 +79,8 @@ static struct lease_job *list_take(struct job_list *l)
 static void job_free(struct lease_job *j)
 {
 	free(j->spec.links);
+	free(j->change);
+	shape_trace_free(&j->trace);
 	shape_stats_free(&j->stats);
 	free(j);
 }
@@ -160,6 +166,11 @@ static void report_lost(struct lease *l, const char *why)
 	finish(l, j);
 }
 
+static int nothing_shaped(struct lease_job *j)
+{
+	return bace_fail(&j->e, ENOTCONN, "nothing is shaped on this host: no plan, or bace-shaperd is gone");
+}
+
 static void do_job(struct lease *l, struct lease_job *j)
 {
 	switch (j->op) {
@@ -173,10 +184,16 @@ static void do_job(struct lease *l, struct lease_job *j)
 		if (!j->rc)
 			j->changes = shaperd_changes(l->client);
 		break;
+	case LEASE_CHANGE:
+		j->rc = l->client ? shaperd_change(l->client, j->change, j->n_change, &j->e) : nothing_shaped(j);
+		break;
+	case LEASE_TRACE:
+		j->rc = l->client ? shaperd_trace(l->client, j->head.region, &j->trace, j->head.loop,
+						  j->head.start_real_ns, &j->e)
+				  : nothing_shaped(j);
+		break;
 	case LEASE_STATS:
-		j->rc = l->client ? shaperd_stats(l->client, &j->stats, &j->e)
-				  : bace_fail(&j->e, ENOTCONN, "nothing is shaped on this host: no plan, or "
-					      "bace-shaperd is gone");
+		j->rc = l->client ? shaperd_stats(l->client, &j->stats, &j->e) : nothing_shaped(j);
 		break;
 	case LEASE_SAMPLE:
 		j->rc = l->client ? shaperd_stats(l->client, &j->stats, &j->e) : -ENOTCONN;
@@ -295,20 +312,19 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static void submit(struct lease *l, enum lease_op op, json_int_t id, struct shape_spec *spec)
+/* `with`: what the job is to do with, moved into it. */
+static void submit(struct lease *l, enum lease_op op, json_int_t id, struct lease_job *with)
 {
 	struct lease_job *j = calloc(1, sizeof(*j));
 	struct bace_err e = { 0 };
 	bool full;
 
 	if (j) {
+		if (with)
+			*j = *with;
 		j->op = op;
 		j->id = id;
 		j->session = l->agent->session;
-		if (spec) {
-			j->spec = *spec;
-			*spec = (struct shape_spec){ 0 };
-		}
 		pthread_mutex_lock(&l->lock);
 		full = l->todo.n >= QUEUE_MAX && op != LEASE_DROP;
 		if (!full)
@@ -319,6 +335,10 @@ static void submit(struct lease *l, enum lease_op op, json_int_t id, struct shap
 			return;
 		}
 		job_free(j);
+	} else if (with) {
+		free(with->spec.links);
+		free(with->change);
+		shape_trace_free(&with->trace);
 	}
 	if (op == LEASE_SAMPLE) {
 		l->sampling = false;	/* the next one, then */
@@ -330,7 +350,25 @@ static void submit(struct lease *l, enum lease_op op, json_int_t id, struct shap
 
 void lease_plan(struct lease *l, json_int_t id, struct shape_spec *spec)
 {
-	submit(l, LEASE_PLAN, id, spec);
+	struct lease_job with = { .spec = *spec };
+
+	*spec = (struct shape_spec){ 0 };
+	submit(l, LEASE_PLAN, id, &with);
+}
+
+void lease_change(struct lease *l, json_int_t id, struct shape_change *v, int n)
+{
+	struct lease_job with = { .change = v, .n_change = n };
+
+	submit(l, LEASE_CHANGE, id, &with);
+}
+
+void lease_trace(struct lease *l, json_int_t id, const struct wire_trace *head, struct shape_trace *t)
+{
+	struct lease_job with = { .head = *head, .trace = *t };
+
+	*t = (struct shape_trace){ 0 };
+	submit(l, LEASE_TRACE, id, &with);
 }
 
 void lease_stats(struct lease *l, json_int_t id)

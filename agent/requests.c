@@ -32,6 +32,41 @@ static int do_stats(struct agent *a, json_int_t id, struct wire_reader *r)
 	return r->rc;
 }
 
+static int do_change(struct agent *a, json_int_t id, struct wire_reader *r)
+{
+	static const char *const keys[] = { "changes" };
+	struct shape_change *v;
+	json_t *j;
+	int n, rc;
+
+	wire_read_only(r, keys, ARRAY_LEN(keys));
+	j = wire_read_array(r, "changes", 256);
+	if (r->rc)
+		return r->rc;
+	rc = wire_decode_changes(j, &v, &n, r->e);
+	if (!rc)
+		lease_change(a->lease, id, v, n);
+	return rc;
+}
+
+static int do_trace(struct agent *a, json_int_t id, struct wire_reader *r)
+{
+	static const char *const keys[] = { "trace" };
+	struct wire_trace head;
+	struct shape_trace t;
+	const json_t *j;
+	int rc;
+
+	wire_read_only(r, keys, ARRAY_LEN(keys));
+	j = wire_read_object(r, "trace");
+	if (r->rc)
+		return r->rc;
+	rc = wire_decode_trace(j, &head, &t, r->e);
+	if (!rc)
+		lease_trace(a->lease, id, &head, &t);
+	return rc;
+}
+
 static int do_launch(struct agent *a, json_int_t id, struct wire_reader *r)
 {
 	static const char *const keys[] = { "cell", "rank", "slot", "slots", "program", "nic", "config" };
@@ -121,6 +156,7 @@ static const struct {
 } requests[] = {
 	{ "plan", do_plan },	{ "stats", do_stats }, { "launch", do_launch }, { "tell", do_tell },
 	{ "stop", do_stop },	{ "clear", do_clear }, { "clock", do_clock },   { "sample", do_sample },
+	{ "change", do_change }, { "trace", do_trace },
 };
 
 void request_handle(struct agent *a, const char *type, json_int_t id, const json_t *msg)

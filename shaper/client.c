@@ -168,6 +168,33 @@ int shaperd_stats(struct shaperd_client *c, struct shape_stats *out, struct bace
 	}
 }
 
+int shaperd_change(struct shaperd_client *c, const struct shape_change *v, int n, struct bace_err *e)
+{
+	if (n < 1 || n > SHAPERD_CHANGES_MAX)
+		return bace_fail(e, EINVAL, "%d changes at once: must be 1 to %d", n, SHAPERD_CHANGES_MAX);
+	memcpy(c->request.u.changes, v, (size_t)n * sizeof(*v));
+	return ask(c, SHAPERD_CHANGE, (uint32_t)n, e);
+}
+
+int shaperd_trace(struct shaperd_client *c, uint16_t region, const struct shape_trace *t, bool loop,
+		  int64_t start_real_ns, struct bace_err *e)
+{
+	size_t sent = 0;
+	int rc;
+
+	c->request.u.trace = (struct shaperd_trace_head){
+		.region = region, .loop = loop, .period_ns = t->period_ns, .start_real_ns = start_real_ns };
+	rc = ask(c, SHAPERD_TRACE, (uint32_t)t->n, e);
+	while (!rc && sent < t->n) {
+		size_t n = t->n - sent < SHAPERD_POINTS_PER_MESSAGE ? t->n - sent : SHAPERD_POINTS_PER_MESSAGE;
+
+		memcpy(c->request.u.points, t->v + sent, n * sizeof(*t->v));
+		rc = send_request(c, SHAPERD_POINTS, (uint32_t)n, e);
+		sent += n;
+	}
+	return rc ? rc : ask(c, SHAPERD_PLAY, (uint32_t)t->n, e);
+}
+
 int shaperd_keepalive(struct shaperd_client *c, struct bace_err *e)
 {
 	return ask(c, SHAPERD_KEEPALIVE, 0, e);

@@ -187,7 +187,7 @@ struct nlmsghdr *netlink_batch_add(struct netlink_batch *b, uint16_t type, uint1
 	memset(b->buf + b->len, 0, need - b->len);
 	nlh = mnl_nlmsg_put_header(b->buf + b->len);
 	nlh->nlmsg_type = type;
-	nlh->nlmsg_flags = (uint16_t)(flags | NLM_F_REQUEST);
+	nlh->nlmsg_flags = (uint16_t)(flags | NLM_F_REQUEST | (b->on_echo ? NLM_F_ECHO : 0));
 	return nlh;
 }
 
@@ -223,8 +223,11 @@ static int read_acks(struct netlink *nl, struct netlink_batch *b, uint32_t first
 		     nlh = mnl_nlmsg_next(nlh, &left)) {
 			const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
 
-			if (nlh->nlmsg_type != NLMSG_ERROR || nlh->nlmsg_seq - first_seq >= b->n ||
-			    mnl_nlmsg_get_payload_len(nlh) < sizeof(*err))
+			if (nlh->nlmsg_seq - first_seq >= b->n)
+				continue;
+			if (nlh->nlmsg_type >= NLMSG_MIN_TYPE && b->on_echo)
+				b->on_echo(nlh, nlh->nlmsg_seq - first_seq, b->echo_arg);
+			if (nlh->nlmsg_type != NLMSG_ERROR || mnl_nlmsg_get_payload_len(nlh) < sizeof(*err))
 				continue;
 			if (err->error)
 				note_failure(b, nlh, first_seq, err->error);

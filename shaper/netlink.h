@@ -42,6 +42,10 @@ struct netlink_batch {
 	size_t n;		/* messages */
 	size_t n_failed;
 	struct netlink_failure first;	/* the first failure, if n_failed */
+	/* Set before anything is added: called with each object as the kernel has
+	 * it after the change that message number `index` made. */
+	void (*on_echo)(const struct nlmsghdr *nlh, size_t index, void *arg);
+	void *echo_arg;
 };
 
 void netlink_batch_free(struct netlink_batch *b);

@@ -15,7 +15,7 @@
 #define DEFAULT_LEAF_PKTS 10000
 #define QUEUE_LIMIT_MIN 60000
 /* A rate that never limits, in netem: with one, packets leave in the order in
- * which they came, whatever the jitter. */
+ * which they came, whatever the jitter, and also when the latency falls. */
 #define NETEM_ORDER_BYTES_PS (CALC_RATE_MAX_BPS / 8)
 
 static uint32_t minor_of(const struct shape_link *l)
@@ -52,7 +52,7 @@ static struct tcobj object(enum tcobj_type type, const struct tckind *kind, uint
 	return o;
 }
 
-static int add_class(struct if_state *to, uint32_t minor, uint64_t rate_bps, unsigned mtu)
+static struct tcobj class_object(uint32_t minor, uint64_t rate_bps, unsigned mtu)
 {
 	struct tcobj o = object(TCOBJ_CLASS, &kind_htb_class, ROOT, ROOT | minor);
 	struct htb_class *c = &o.u.htb_class;
@@ -61,7 +61,19 @@ static int add_class(struct if_state *to, uint32_t minor, uint64_t rate_bps, uns
 	c->rate_bytes_ps = c->ceil_bytes_ps = rate_bps / 8;
 	c->burst_ticks = c->cburst_ticks = calc_bytes_ticks(burst, c->rate_bytes_ps);
 	c->quantum_bytes = calc_quantum_bytes(burst, mtu);
+	return o;
+}
+
+static int add_class(struct if_state *to, uint32_t minor, uint64_t rate_bps, unsigned mtu)
+{
+	const struct tcobj o = class_object(minor, rate_bps, mtu);
+
 	return if_state_add(to, &o);
+}
+
+struct tcobj plan_link_class(const struct shape_spec *s, const struct shape_link *l)
+{
+	return class_object(minor_of(l), l->rate_bps, s->mtu);
 }
 
 static int add_fifo(struct if_state *to, const struct tckind *kind, uint32_t minor, uint32_t limit)
@@ -117,7 +129,7 @@ static void set_impair(const struct shape_link *l, struct netem *n)
 	n->seed = x->seed;
 }
 
-static int add_netem(struct if_state *to, const struct shape_link *l)
+struct tcobj plan_link_netem(const struct shape_link *l)
 {
 	struct tcobj o = object(TCOBJ_QDISC, &kind_netem, ROOT | minor_of(l), minor_of(l) << 16);
 	struct netem *n = &o.u.netem;
@@ -127,10 +139,17 @@ static int add_netem(struct if_state *to, const struct shape_link *l)
 	n->jitter_ns = l->jitter_ns;
 	n->limit_pkts = calc_delay_limit_pkts(rate, l->latency_ns + 4 * l->jitter_ns);
 	set_impair(l, n);
-	if (l->jitter_ns && !n->reorder)
+	if (!n->reorder)
 		n->rate_bytes_ps = NETEM_ORDER_BYTES_PS;
 	if (l->jitter_ns)
 		o.table = jitter_table(l->jitter_dist, &o.n_table);
+	return o;
+}
+
+static int add_netem(struct if_state *to, const struct shape_link *l)
+{
+	const struct tcobj o = plan_link_netem(l);
+
 	return if_state_add(to, &o);
 }
 
@@ -170,7 +189,7 @@ static int build_ingress(const struct shape_spec *s, struct if_state *to, struct
 	return plan_add_filters(s, PLAN_BY_SOURCE, to, e);
 }
 
-static uint32_t queue_limit(const struct shape_spec *s)
+uint32_t plan_queue_limit(const struct shape_spec *s)
 {
 	uint64_t sum = QUEUE_LIMIT_MIN;
 
@@ -201,7 +220,7 @@ int plan_build(const struct shape_spec *s, struct shape_plan *out, struct bace_e
 		return bace_fail(e, EINVAL, "netem needs the interface towards this region's hosts");
 	snprintf(out->egress.ifname, IFNAMSIZ, "%s", s->egress);
 	snprintf(out->ingress.ifname, IFNAMSIZ, "%s", s->ingress);
-	out->queue_limit_pkts = queue_limit(s);
+	out->queue_limit_pkts = plan_queue_limit(s);
 	if (any_rate)
 		rc = build_egress(s, &out->egress, e);
 	if (!rc && any_delay && s->delay == DELAY_NETEM)

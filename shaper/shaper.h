@@ -19,12 +19,14 @@
 #define SHAPE_MINOR_DEFAULT 0x1		/* unshaped */
 #define SHAPE_MINOR_BASE 0x10		/* class minor = region index + this */
 
+#define SHAPE_PREFIXES_MAX 16	/* of one region: hosts without a common prefix, both families */
+
 /* One remote region as this host sees it. */
 struct shape_link {
 	char name[NAME_LEN];		/* of the remote region */
 	uint16_t region;		/* its index: the class minor follows from it */
 	int n_prefixes;
-	struct shape_prefix prefixes[4];	/* of the remote region's hosts */
+	struct shape_prefix prefixes[SHAPE_PREFIXES_MAX];	/* of the remote region's hosts */
 	/* towards it, at `egress`: */
 	uint64_t rate_bps;		/* 0: not limited (no class) */
 	uint64_t buffer_bytes;		/* leaf bfifo limit; 0: computed from rate, rtt_ns and message_bytes */
@@ -81,6 +83,11 @@ struct shape_stats {
 	uint64_t queue_drops;		/* nfnetlink_queue drop columns */
 	uint64_t user_drops;
 	bool delay_alive;		/* false: the delay line died; the cell is invalid */
+	/* Somebody else changed what is ours, and it was put back, so often. */
+	uint64_t drift_repairs;
+	/* Changes made by traces since the last plan, and how late: */
+	uint64_t trace_changes;
+	int64_t trace_late_p99_ns, trace_late_max_ns;
 };
 
 void shape_stats_free(struct shape_stats *s);
@@ -89,6 +96,70 @@ void shape_stats_free(struct shape_stats *s);
  * scratch namespace where that is possible, never guessed. *why says what was
  * tried (static string). */
 enum delay_kind shape_probe_delay(const char **why);
+
+/* ---- changes in place ----
+ *
+ * New values for one link of the plan: one message each, no packet is lost by
+ * it, what is not set stays. The buffer stays as planned. Only what the plan
+ * shapes can be changed: a rate where it set one, latency and loss where it
+ * set one of the two. */
+enum { SHAPE_SET_RATE = 1, SHAPE_SET_LATENCY = 2, SHAPE_SET_LOSS = 4 };
+
+struct shape_change {
+	uint16_t region;
+	uint16_t set;			/* SHAPE_SET_* */
+	uint64_t rate_bps;
+	int64_t latency_ns;
+	double loss;			/* 0..1; random */
+};
+
+/* ---- traces: changes over time ---- */
+struct shape_trace_point {
+	int64_t at_ns;			/* from the start, rising */
+	struct shape_change to;		/* region ignored */
+};
+
+struct shape_trace {
+	size_t n;
+	struct shape_trace_point *v;	/* malloc'd; shape_trace_free */
+	int64_t period_ns;		/* of one round, if it is to be looped; 0: it cannot be */
+};
+
+#define SHAPE_TRACE_POINTS_MAX 200000
+
+/* From a file, which is either
+ *   CSV with a line of column names: `t_s`, seconds from the start, and any of
+ *     `rate`, `latency` (values with units: 20mbit, 38.2ms), `rate_bps`,
+ *     `rate_mbit`, `latency_s`, `latency_ms` (plain numbers) and `loss` (0..1 or
+ *     1.5%). An empty field leaves the value as it was. A round lasts until the
+ *     last line plus the distance between the last two;
+ *   or a Mahimahi packet-delivery trace: one time in ms a line, at each of which
+ *     a packet of 1500 bytes can leave (1514 on L2), made into the mean rate of
+ *     each `bin_ns` (0: 100 ms). A bin without any is an outage, in which HTB lets
+ *     one packet pass. A round lasts until the last line's time.
+ * -EINVAL: err is FILE:LINE: why. */
+int shape_trace_read(const char *path, int64_t bin_ns, struct shape_trace *out, struct bace_err *e);
+/* The same from memory; `name` stands for the file in messages. */
+int shape_trace_parse(const char *text, size_t len, const char *name, int64_t bin_ns,
+		      struct shape_trace *out, struct bace_err *e);
+void shape_trace_free(struct shape_trace *t);
+/* All that any point of it sets. */
+unsigned shape_trace_sets(const struct shape_trace *t);
+
+/* ---- one link shared by several hosts ----
+ *
+ * Divides `capacity_bps` among n hosts, max-min fair by demand, and what nobody
+ * demands evenly, so that the parts always sum to the capacity and a host that
+ * wakes up has something to begin with. A host's demand follows from its class
+ * over the last period: all it can get if it had to queue, else somewhat more
+ * than it sent. Nobody gets less than `floor_bps` unless there is not enough.
+ * Pure. */
+struct shape_share {
+	uint64_t sent_bytes;		/* by its class during the period */
+	uint64_t backlog_bytes;		/* waiting in its class at the end */
+	uint64_t rate_bps;		/* what it had; in and out */
+};
+void shape_divide(uint64_t capacity_bps, uint64_t floor_bps, int64_t period_ns, struct shape_share *v, int n);
 
 /* ---- client of bace-shaperd: the lease is the open connection ---- */
 struct shaperd_client;
@@ -103,6 +174,14 @@ int shaperd_plan(struct shaperd_client *c, const struct shape_spec *s, struct ba
 /* How many kernel objects the last shaperd_plan had to change; 0: all was so already. */
 int shaperd_changes(const struct shaperd_client *c);
 int shaperd_stats(struct shaperd_client *c, struct shape_stats *out, struct bace_err *e);
+/* Changes links of the plan in place and reads them back; all or nothing. */
+int shaperd_change(struct shaperd_client *c, const struct shape_change *v, int n, struct bace_err *e);
+/* Plays a trace on one link of the plan, inside shaperd, until the next plan or
+ * clear. Starts at start_real_ns (CLOCK_REALTIME, so that all hosts can start
+ * together; 0: now), in the middle if that is past. A trace without points ends
+ * the one that plays on this link; the link keeps its last values. */
+int shaperd_trace(struct shaperd_client *c, uint16_t region, const struct shape_trace *t, bool loop,
+		  int64_t start_real_ns, struct bace_err *e);
 /* Renews the lease where shaperd runs with a deadline; so does every request. */
 int shaperd_keepalive(struct shaperd_client *c, struct bace_err *e);
 int shaperd_clear(struct shaperd_client *c, struct bace_err *e);

@@ -5,23 +5,11 @@
 #include <string.h>
 
 #include "shaper/delay/fate.h"
-#include "shaper/delay/line.h"
-#include "shaper/delay/rules.h"
 #include "shaper/guard.h"
-#include "shaper/journal.h"
+#include "shaper/shaping_state.h"
 #include "shaper/stats.h"
 
 #define GSO_MAX_DEFAULT 65536
-
-struct shaping {
-	struct shaping_config config;
-	struct netlink nl;
-	bool active;
-	struct shape_spec spec;	/* last applied; links owned */
-	struct delay_line *line;
-	struct delay_rules rules;
-	struct journal touched;	/* every interface, and how it was */
-};
 
 int shaping_open(const struct shaping_config *c, struct shaping **out, struct bace_err *e)
 {
@@ -32,7 +20,10 @@ int shaping_open(const struct shaping_config *c, struct shaping **out, struct ba
 		return bace_fail(e, ENOMEM, "out of memory");
 	s->config = *c;
 	rc = netlink_open(&s->nl, NETLINK_ROUTE, e);
+	if (!rc)
+		rc = watch_open(&s->watch, e);
 	if (rc) {
+		netlink_close(&s->nl);
 		free(s);
 		return rc;
 	}
@@ -45,7 +36,9 @@ void shaping_close(struct shaping *s)
 	if (!s)
 		return;
 	delay_line_stop(s->line);
+	watch_close(&s->watch);
 	netlink_close(&s->nl);
+	player_free(&s->player);
 	free(s->spec.links);
 	journal_free(&s->touched);
 	free(s);
@@ -299,6 +292,15 @@ static int apply_all(struct shaping *s, const struct shape_spec *spec, const str
 	return rc ? rc : apply_gso(s, spec, n_changes, e);
 }
 
+/* What a change in place and the drift watch need to find the interfaces. */
+static void keep_indices(struct shaping *s, const struct shape_plan *plan)
+{
+	const struct if_state *const sides[] = { &plan->egress, &plan->ingress };
+
+	for (size_t i = 0; i < ARRAY_LEN(sides); i++)
+		s->ifindex[i] = sides[i]->n ? (int)if_nametoindex(sides[i]->ifname) : 0;
+}
+
 static int keep_spec(struct shaping *s, const struct shape_spec *spec)
 {
 	size_t n = (size_t)spec->n_links;
@@ -313,6 +315,15 @@ static int keep_spec(struct shaping *s, const struct shape_spec *spec)
 	s->spec.links = links;
 	s->active = true;
 	return 0;
+}
+
+/* A plan ends the traces that played on the one before. */
+static void begin_anew(struct shaping *s, const struct shape_plan *plan)
+{
+	keep_indices(s, plan);
+	player_free(&s->player);
+	s->lost = (struct bace_err){ 0 };
+	s->drift_check_ns = 0;
 }
 
 static void put_back(struct shaping *s, struct bace_err *e)
@@ -348,12 +359,20 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 		rc = plan_build(spec, &plan, e);
 	if (rc)
 		return rc;
+	watch_pause(&s->watch);
 	rc = apply_all(s, spec, &plan, &changes, e);
-	plan_free(&plan);
 	if (rc)
 		put_back(s, e);
 	else if (keep_spec(s, spec))
 		rc = bace_fail(e, ENOMEM, "out of memory");
+	else
+		begin_anew(s, &plan);
+	plan_free(&plan);
+	if (s->active) {
+		int rc_watch = watch_resume(&s->watch, rc ? NULL : e);
+
+		rc = rc ? rc : rc_watch;
+	}
 	if (n_changes)
 		*n_changes = changes;
 	return rc;
@@ -379,9 +398,14 @@ static int clear_interfaces(struct shaping *s, struct bace_err *e)
 int shaping_clear(struct shaping *s, struct bace_err *e)
 {
 	struct bace_err later;
-	int rc_line = stop_line(s, e);
-	int rc = clear_interfaces(s, rc_line ? &later : e);
+	int rc_line, rc;
 
+	watch_pause(&s->watch);
+	player_free(&s->player);
+	s->drift_check_ns = 0;
+	s->lost = (struct bace_err){ 0 };
+	rc_line = stop_line(s, e);
+	rc = clear_interfaces(s, rc_line ? &later : e);
 	s->active = false;
 	rc = rc_line ? rc_line : rc;
 	/* What could not be undone stays in the journal. */
@@ -441,9 +465,17 @@ int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e)
 
 int shaping_stats(struct shaping *s, struct shape_stats *out, struct bace_err *e)
 {
-	if (!s->active) {
+	int rc = 0;
+
+	if (s->active)
+		rc = stats_read(&s->nl, &s->spec, s->line, out, e);
+	else
 		*out = (struct shape_stats){ .at_ns = bace_mono_ns(), .delay_alive = true };
-		return 0;
-	}
-	return stats_read(&s->nl, &s->spec, s->line, out, e);
+	if (rc)
+		return rc;
+	out->drift_repairs = s->drift_repairs;
+	out->trace_changes = s->player.changes;
+	out->trace_late_p99_ns = lateness_quantile_ns(&s->player.late, 0.99);
+	out->trace_late_max_ns = s->player.late.max_ns;
+	return 0;
 }

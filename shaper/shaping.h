@@ -25,6 +25,22 @@ void shaping_close(struct shaping *s);
  * something. */
 int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e);
 int shaping_stats(struct shaping *s, struct shape_stats *out, struct bace_err *e);
+/* Links in place, one message each, read back; all or none. */
+int shaping_change(struct shaping *s, const struct shape_change *v, int n, struct bace_err *e);
+/* Takes the trace over. shaping_run_due plays it. */
+int shaping_play(struct shaping *s, uint16_t region, struct shape_trace *t, bool loop, int64_t start_real_ns,
+		 struct bace_err *e);
+bool shaping_playing(const struct shaping *s);
+/* Readable when tc state has changed: then shaping_on_notification. */
+int shaping_watch_fd(const struct shaping *s);
+void shaping_on_notification(struct shaping *s);
+/* When shaping_run_due has something to do (CLOCK_MONOTONIC); INT64_MAX: nothing. */
+int64_t shaping_next_ns(const struct shaping *s);
+void shaping_run_due(struct shaping *s);
+/* Compares with the plan and puts back what somebody else changed. */
+void shaping_check_drift(struct shaping *s);
+/* -EIO: what was applied no longer stands, and why. */
+int shaping_lost(const struct shaping *s, struct bace_err *e);
 /* Everything as it was before the first apply. */
 int shaping_clear(struct shaping *s, struct bace_err *e);
 bool shaping_active(const struct shaping *s);

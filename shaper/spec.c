@@ -50,7 +50,7 @@ static int check_rate(const struct shape_link *l, struct bace_err *e)
 	return 0;
 }
 
-static int check_link(const struct shape_link *l, struct bace_err *e)
+int spec_check_link(const struct shape_link *l, struct bace_err *e)
 {
 	char buf[BACE_FMT_MAX];
 
@@ -105,7 +105,7 @@ int spec_check(const struct shape_spec *s, struct bace_err *e)
 	if (!s->egress[0])
 		return bace_fail(e, EINVAL, "no egress interface");
 	for (int i = 0; i < s->n_links; i++)
-		if (check_link(&s->links[i], e))
+		if (spec_check_link(&s->links[i], e))
 			return -e->errnum;
 	return check_regions_differ(s, e);
 }

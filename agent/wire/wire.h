@@ -29,6 +29,8 @@
  *   lease_lost {text}                bace-shaperd died or gave the shaping up
  * Controller to agent: requests
  *   plan {spec} -> {changes}         by bace-shaperd
+ *   change {changes}                 links of the plan in place
+ *   trace {region, loop, start_real_ns, period_ns, points}   played by bace-shaperd
  *   stats -> {stats}
  *   launch {cell, rank, ranks, program, config} -> {pid, binding}
  *   tell {cell, rank, line}          one line for a worker's standard input
@@ -177,6 +179,19 @@ void wire_read_only(struct wire_reader *r, const char *const *keys, size_t n);
 json_t *wire_encode_shape(const struct shape_spec *s);
 /* *out owns its links: free(out->links). */
 int wire_decode_shape(const json_t *j, struct shape_spec *out, struct bace_err *e);
+/* An array; what a change does not set is left out. *out: free(). */
+json_t *wire_encode_changes(const struct shape_change *v, int n);
+int wire_decode_changes(const json_t *j, struct shape_change **out, int *n, struct bace_err *e);
+
+#define WIRE_TRACE_POINTS_MAX 50000	/* in one frame */
+struct wire_trace {
+	uint16_t region;
+	bool loop;
+	int64_t start_real_ns;		/* 0: at once */
+};
+/* The keys of a trace request; *out: shape_trace_free. */
+json_t *wire_encode_trace(const struct wire_trace *head, const struct shape_trace *t);
+int wire_decode_trace(const json_t *j, struct wire_trace *head, struct shape_trace *out, struct bace_err *e);
 json_t *wire_encode_stats(const struct shape_stats *s);
 int wire_decode_stats(const json_t *j, struct shape_stats *out, struct bace_err *e);
 

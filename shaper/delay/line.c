@@ -426,6 +426,27 @@ int delay_line_update(struct delay_line *d, const struct shape_spec *s, uint32_t
 	return rc;
 }
 
+void delay_line_change(struct delay_line *d, const struct shape_link *l)
+{
+	int i;
+
+	pthread_mutex_lock(&d->lock);
+	i = find_region(d->links, l->region);
+	if (i >= 0)
+		fate_configure(&d->links->fates[i], l, false);
+	pthread_mutex_unlock(&d->lock);
+}
+
+int delay_line_set_max(struct delay_line *d, uint32_t max_pkts, struct bace_err *e)
+{
+	int rc;
+
+	pthread_mutex_lock(&d->lock);
+	rc = nfqueue_set_max(&d->queue, max_pkts, e);
+	pthread_mutex_unlock(&d->lock);
+	return rc;
+}
+
 int delay_line_stats(struct delay_line *d, bool reset, struct delay_line_stats *out)
 {
 	int rc = 0;

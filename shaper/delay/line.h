@@ -36,6 +36,9 @@ int delay_line_start(const struct shape_spec *s, uint32_t max_pkts, struct delay
  * Packets held for a link that is no longer there leave at once. */
 int delay_line_update(struct delay_line *d, const struct shape_spec *s, uint32_t max_pkts,
 		      struct bace_err *e);
+/* New latency, jitter, loss of one link, for packets from now on. */
+void delay_line_change(struct delay_line *d, const struct shape_link *l);
+int delay_line_set_max(struct delay_line *d, uint32_t max_pkts, struct bace_err *e);
 int delay_line_stats(struct delay_line *d, bool reset, struct delay_line_stats *out);
 /* Lets everything that is held go, then ends. NULL is allowed. */
 void delay_line_stop(struct delay_line *d);

@@ -9,7 +9,7 @@
 #include "shaper/shaper.h"
 
 #define SHAPERD_MAGIC 0x62616365u
-#define SHAPERD_REVISION 1u
+#define SHAPERD_REVISION 2u
 #define SHAPERD_VERSION \
 	(SHAPERD_REVISION << 24 ^ (uint32_t)sizeof(struct shape_spec) << 12 ^ (uint32_t)sizeof(struct shape_link))
 #define SHAPERD_LINKS_PER_MESSAGE 32
@@ -25,6 +25,19 @@ enum shaperd_type {
 	SHAPERD_STATS_NEXT,	/* more of the same read-out, from index `n` */
 	SHAPERD_KEEPALIVE,
 	SHAPERD_CLEAR,
+	SHAPERD_CHANGE,		/* `n` links in place */
+	SHAPERD_TRACE,		/* begins a trace: everything but its `n` points */
+	SHAPERD_POINTS,		/* the next `n` of them; not answered */
+	SHAPERD_PLAY,		/* all `n` points were sent: play it */
+};
+
+#define SHAPERD_CHANGES_MAX 256
+#define SHAPERD_POINTS_PER_MESSAGE 256
+
+struct shaperd_trace_head {
+	uint16_t region;
+	uint16_t loop;
+	int64_t period_ns, start_real_ns;
 };
 
 struct shaperd_request {
@@ -32,6 +45,9 @@ struct shaperd_request {
 	union {
 		struct shape_spec spec;		/* links pointer ignored */
 		struct shape_link links[SHAPERD_LINKS_PER_MESSAGE];
+		struct shape_change changes[SHAPERD_CHANGES_MAX];
+		struct shaperd_trace_head trace;
+		struct shape_trace_point points[SHAPERD_POINTS_PER_MESSAGE];
 	} u;
 };
 
@@ -44,16 +60,43 @@ struct shaperd_reply {
 	struct shape_stat v[SHAPERD_STATS_PER_MESSAGE];
 };
 
-/* Bytes of a request or reply that really has `n` links or entries. */
-static inline size_t shaperd_request_bytes(uint32_t type, uint32_t n)
+/* What follows the head of a request: how many of what size, and how many fit. */
+static inline size_t shaperd_item_bytes(uint32_t type, uint32_t *max)
 {
-	if (type == SHAPERD_SPEC)
-		return offsetof(struct shaperd_request, u) + sizeof(struct shape_spec);
-	if (type == SHAPERD_LINKS)
-		return offsetof(struct shaperd_request, u) + n * sizeof(struct shape_link);
-	return offsetof(struct shaperd_request, u);
+	switch (type) {
+	case SHAPERD_SPEC:
+		*max = UINT32_MAX;	/* one, whatever `n` announces */
+		return sizeof(struct shape_spec);
+	case SHAPERD_TRACE:
+		*max = UINT32_MAX;
+		return sizeof(struct shaperd_trace_head);
+	case SHAPERD_LINKS:
+		*max = SHAPERD_LINKS_PER_MESSAGE;
+		return sizeof(struct shape_link);
+	case SHAPERD_CHANGE:
+		*max = SHAPERD_CHANGES_MAX;
+		return sizeof(struct shape_change);
+	case SHAPERD_POINTS:
+		*max = SHAPERD_POINTS_PER_MESSAGE;
+		return sizeof(struct shape_trace_point);
+	default:
+		*max = UINT32_MAX;
+		return 0;
+	}
 }
 
+/* Bytes of a request that has `n` items; 0: more than fit. */
+static inline size_t shaperd_request_bytes(uint32_t type, uint32_t n)
+{
+	uint32_t max;
+	size_t item = shaperd_item_bytes(type, &max);
+
+	if (n > max)
+		return 0;
+	return offsetof(struct shaperd_request, u) + (max == UINT32_MAX ? item : n * item);
+}
+
+/* Bytes of a reply that really has `n` entries. */
 static inline size_t shaperd_reply_bytes(uint32_t n_stats)
 {
 	return offsetof(struct shaperd_reply, v) + n_stats * sizeof(struct shape_stat);

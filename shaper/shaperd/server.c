@@ -1,7 +1,9 @@
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +15,7 @@
 
 #define BACKLOG 16
 #define MODULE "shaperd"
+#define FIFO_PRIORITY 5	/* below the delay line */
 
 struct server {
 	const struct shaperd_config *config;
@@ -21,6 +24,7 @@ struct server {
 	gid_t gid;
 	int listen_fd, signal_fd;
 	bool line_reported_dead;
+	bool punctual;			/* runs with SCHED_FIFO */
 };
 
 /* A second daemon in the same network namespace would undo the first one's
@@ -121,16 +125,14 @@ static void end_lease(struct server *s, const char *why)
 		bace_log(BACE_ERROR, MODULE, "revert: %s", e.msg);
 }
 
-/* Milliseconds until the lease runs out; -1: never. */
-static int lease_left_ms(const struct server *s)
+/* When the lease runs out (CLOCK_MONOTONIC); INT64_MAX: never. */
+static int64_t lease_end_ns(const struct server *s)
 {
 	double limit_s = s->config->lease_timeout_s;
-	int64_t left_ns;
 
 	if (!s->client || limit_s <= 0)
-		return -1;
-	left_ns = s->client->last_heard_ns + (int64_t)(limit_s * 1e9) - bace_mono_ns();
-	return left_ns > 0 ? (int)(left_ns / 1000000) + 1 : 0;
+		return INT64_MAX;
+	return s->client->last_heard_ns + (int64_t)(limit_s * 1e9);
 }
 
 static void report_dead_line(struct server *s)
@@ -139,6 +141,37 @@ static void report_dead_line(struct server *s)
 		bace_log(BACE_ERROR, MODULE, "the delay line died; packets from other regions are %s",
 			 "no longer delayed as planned");
 	s->line_reported_dead = true;
+}
+
+/* Changes of a trace are to happen when they are due, whatever else this machine
+ * does; where priority is refused, they come when they can. */
+static void be_punctual(struct server *s)
+{
+	bool playing = shaping_playing(s->shaping);
+	const struct sched_param p = { .sched_priority = playing ? FIFO_PRIORITY : 0 };
+
+	if (playing == s->punctual)
+		return;
+	s->punctual = playing;
+	if (sched_setscheduler(0, playing ? SCHED_FIFO | SCHED_RESET_ON_FORK : SCHED_OTHER, &p))
+		bace_log(BACE_DEBUG, MODULE, "no real-time priority: %s", strerror(errno));
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int wait_until(struct pollfd *fds, size_t n, int64_t end_ns)
+{
+	int64_t left = end_ns - bace_mono_ns();
+	struct timespec ts;
+
+	left = left > 0 ? left : 0;
+	ts = (struct timespec){ left / 1000000000, left % 1000000000 };
+	if (ppoll(fds, n, end_ns == INT64_MAX ? NULL : &ts, NULL) >= 0 || errno == EINTR)
+		return 0;
+	return -1;
 }
 
 static int serve(struct server *s)
@@ -150,20 +183,24 @@ static int serve(struct server *s)
 			{ .fd = s->listen_fd, .events = POLLIN },
 			{ .fd = s->client ? s->client->fd : -1, .events = POLLIN },
 			{ .fd = dead_fd, .events = POLLIN },
+			{ .fd = shaping_watch_fd(s->shaping), .events = POLLIN },
 		};
-		int timeout_ms = lease_left_ms(s);
 
-		if (poll(fds, ARRAY_LEN(fds), timeout_ms) < 0 && errno != EINTR)
+		be_punctual(s);
+		if (wait_until(fds, ARRAY_LEN(fds), earlier(lease_end_ns(s), shaping_next_ns(s->shaping))))
 			return -errno;
+		shaping_run_due(s->shaping);
 		if (fds[0].revents)
 			return 0;
 		if (fds[2].revents && session_serve(s->client, s->config, s->shaping))
 			end_lease(s, "the client is gone");
 		if (fds[3].revents)
 			report_dead_line(s);
+		if (fds[4].revents)
+			shaping_on_notification(s->shaping);
 		if (shaping_dead_fd(s->shaping) < 0)
 			s->line_reported_dead = false;
-		if (s->client && !lease_left_ms(s))
+		if (s->client && lease_end_ns(s) <= bace_mono_ns())
 			end_lease(s, "its deadline passed");
 		if (fds[1].revents)
 			accept_client(s);
@@ -197,6 +234,7 @@ int server_run(const struct shaperd_config *c, struct bace_err *e)
 		rc = open_socket(&s, e);
 	if (!rc) {
 		bace_log(BACE_INFO, MODULE, "ready at %s", c->socket_path);
+		prctl(PR_SET_TIMERSLACK, 1UL);
 		rc = serve(&s);
 		if (rc)
 			bace_fail_errno(e, -rc, "wait for clients");

@@ -25,6 +25,7 @@ void session_free(struct session *s)
 	bace_cleanup_close(&s->fd);
 	shape_stats_free(&s->stats);
 	free(s->spec.links);
+	shape_trace_free(&s->trace);
 	free(s);
 }
 
@@ -84,6 +85,42 @@ static int apply(struct session *s, const struct shaperd_config *c, struct shapi
 	return rc;
 }
 
+static int begin_trace(struct session *s, struct bace_err *e)
+{
+	size_t n = s->request.n;
+
+	shape_trace_free(&s->trace);
+	s->trace_head = s->request.u.trace;
+	s->points_expected = 0;
+	if (n > SHAPE_TRACE_POINTS_MAX)
+		return bace_fail(e, EINVAL, "a trace of %zu points: at most %d", n, SHAPE_TRACE_POINTS_MAX);
+	s->trace.v = calloc(n + 1, sizeof(*s->trace.v));
+	if (!s->trace.v)
+		return bace_fail(e, ENOMEM, "out of memory");
+	s->trace.period_ns = s->trace_head.period_ns;
+	s->points_expected = n;
+	return 0;
+}
+
+static int take_points(struct session *s)
+{
+	size_t n = s->request.n;
+
+	if (!s->trace.v || n > s->points_expected - s->trace.n)
+		return -EPROTO;
+	memcpy(s->trace.v + s->trace.n, s->request.u.points, n * sizeof(*s->trace.v));
+	s->trace.n += n;
+	return 0;
+}
+
+static int play(struct session *s, struct shaping *sh, struct bace_err *e)
+{
+	if (!s->trace.v || s->trace.n != s->points_expected)
+		return bace_fail(e, EPROTO, "%zu of %zu points of the trace were sent", s->trace.n, s->points_expected);
+	return shaping_play(sh, s->trace_head.region, &s->trace, s->trace_head.loop != 0,
+			    s->trace_head.start_real_ns, e);
+}
+
 /* How many of the read-out went into the reply. */
 static uint32_t put_stats(struct session *s, uint32_t from)
 {
@@ -132,6 +169,13 @@ static int check_line(const struct shaping *sh, struct bace_err *e)
 	return bace_fail(e, EIO, "its delay line died");
 }
 
+static int check_standing(const struct shaping *sh, struct bace_err *e)
+{
+	int rc = check_line(sh, e);
+
+	return rc ? rc : shaping_lost(sh, e);
+}
+
 static int serve(struct session *s, const struct shaperd_config *c, struct shaping *sh)
 {
 	struct bace_err e = { 0 };
@@ -150,7 +194,15 @@ static int serve(struct session *s, const struct shaperd_config *c, struct shapi
 	case SHAPERD_STATS_NEXT:
 		return serve_stats(s, sh);
 	case SHAPERD_KEEPALIVE:
-		return answer(s, check_line(sh, &e), &e, 0);
+		return answer(s, check_standing(sh, &e), &e, 0);
+	case SHAPERD_CHANGE:
+		return answer(s, shaping_change(sh, s->request.u.changes, (int)s->request.n, &e), &e, 0);
+	case SHAPERD_TRACE:
+		return answer(s, begin_trace(s, &e), &e, 0);
+	case SHAPERD_POINTS:
+		return take_points(s);
+	case SHAPERD_PLAY:
+		return answer(s, play(s, sh, &e), &e, 0);
 	case SHAPERD_CLEAR:
 		return answer(s, shaping_clear(sh, &e), &e, 0);
 	default:
@@ -161,15 +213,17 @@ static int serve(struct session *s, const struct shaperd_config *c, struct shapi
 int session_serve(struct session *s, const struct shaperd_config *c, struct shaping *sh)
 {
 	const struct shaperd_request *r = &s->request;
+	size_t want;
 	ssize_t n = recv(s->fd, &s->request, sizeof(s->request), MSG_DONTWAIT);
 
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (!n)
 		return -EPIPE;
-	if ((size_t)n < offsetof(struct shaperd_request, u) || r->magic != SHAPERD_MAGIC ||
-	    (r->type == SHAPERD_LINKS && r->n > SHAPERD_LINKS_PER_MESSAGE) ||
-	    (size_t)n != shaperd_request_bytes(r->type, r->n) || (!s->greeted && r->type != SHAPERD_HELLO))
+	if ((size_t)n < offsetof(struct shaperd_request, u) || r->magic != SHAPERD_MAGIC)
+		return -EPROTO;
+	want = shaperd_request_bytes(r->type, r->n);
+	if (!want || (size_t)n != want || (!s->greeted && r->type != SHAPERD_HELLO))
 		return -EPROTO;
 	s->last_heard_ns = bace_mono_ns();
 	return serve(s, c, sh);

@@ -40,6 +40,9 @@ struct session {
 	int64_t last_heard_ns;
 	struct shape_spec spec;		/* being received; links owned */
 	int links_expected, links_received;
+	struct shape_trace trace;	/* being received */
+	struct shaperd_trace_head trace_head;
+	size_t points_expected;
 	struct shape_stats stats;	/* last read-out, handed out in parts */
 	struct shaperd_request request;
 	struct shaperd_reply reply;

@@ -72,10 +72,10 @@ static void netem_carries_latency_and_loss_on_the_inner_interface(void **state)
 	assert_int_equal(o->u.netem.loss, (uint32_t)llround(0.01 * UINT32_MAX));
 	/* 100 Mbit/s x 20 ms = 165 full packets and more small ones. */
 	assert_true(o->u.netem.limit_pkts > 1000);
-	assert_int_equal(o->u.netem.rate_bytes_ps, 0);
+	/* A falling latency and jitter keep order: netem does so once it has a rate. */
+	assert_true(o->u.netem.rate_bytes_ps > 0);
 	assert_non_null(o = find_object(&p.ingress, TCOBJ_QDISC, 0x11 << 16));
 	assert_int_equal(o->u.netem.jitter_ns, 2000000);
-	/* Jitter alone keeps order: netem does so once it has a rate. */
 	assert_true(o->u.netem.rate_bytes_ps > 0);
 	assert_true(o->n_table > 0);
 	plan_free(&p);
@@ -142,7 +142,7 @@ static void out_of_range_is_refused_never_clipped(void **state)
 	REFUSE(l[1].region = 0, "same region number");
 	REFUSE(l[1].region = 40000, "at most");
 	REFUSE(l[1].n_prefixes = 0, "prefixes");
-	REFUSE(l[1].n_prefixes = 5, "prefixes");
+	REFUSE(l[1].n_prefixes = SHAPE_PREFIXES_MAX + 1, "prefixes");
 	REFUSE(l[1].prefixes[0] = l[0].prefixes[0], "overlap");
 	REFUSE((l[0].latency_ns = 0, l[0].impair.reorder = 0.5), "reorder");
 	memcpy(l, good, sizeof(l));

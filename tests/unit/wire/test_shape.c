@@ -69,6 +69,15 @@ static void refuse(bool in_link, const char *key, json_t *value)
 	json_decref(j);
 }
 
+static json_t *too_many_prefixes(void)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i <= SHAPE_PREFIXES_MAX; i++)
+		json_array_append_new(a, json_string("10.0.0.0/8"));
+	return a;
+}
+
 static void test_shape_ranges(void **state)
 {
 	refuse(false, "egress", json_string("a-name-of-16-byt"));
@@ -91,8 +100,7 @@ static void test_shape_ranges(void **state)
 	refuse(true, "loss", json_real(1.5));
 	refuse(true, "loss", json_string("0.1"));
 	refuse(true, "jitter_dist", json_integer(5));
-	refuse(true, "prefixes", json_pack("[s,s,s,s,s]", "10.0.0.0/8", "10.0.0.0/8", "10.0.0.0/8",
-					   "10.0.0.0/8", "10.0.0.0/8"));
+	refuse(true, "prefixes", too_many_prefixes());
 	refuse(true, "name", json_string("a-name-that-has-more-than-forty-seven-characters"));
 	refuse(true, "impair", json_array());
 	refuse(true, "latency_ns", NULL);
@@ -120,7 +128,8 @@ static void test_stats(void **state)
 	struct shape_stats in = { .at_ns = 1234567890123, .n = 2, .v = v, .delay = DELAY_NETEM,
 		.lateness_p99_ns = 81000, .lateness_mean_ns = -12, .lateness_max_ns = 2700000,
 		.lateness_n = 5, .delay_realtime = true, .queue_drops = 1, .user_drops = 2,
-		.delay_alive = true }, out;
+		.delay_alive = true, .drift_repairs = 3, .trace_changes = 4, .trace_late_p99_ns = 5,
+		.trace_late_max_ns = 6 }, out;
 	struct bace_err e = { 0 };
 	json_t *j = wire_encode_stats(&in);
 
@@ -134,10 +143,66 @@ static void test_stats(void **state)
 	assert_true(out.delay_realtime && out.delay_alive);
 	assert_int_equal(out.queue_drops, 1);
 	assert_int_equal(out.user_drops, 2);
+	assert_int_equal(out.drift_repairs, 3);
+	assert_int_equal(out.trace_changes, 4);
+	assert_int_equal(out.trace_late_p99_ns, 5);
+	assert_int_equal(out.trace_late_max_ns, 6);
 	shape_stats_free(&out);
 	json_object_set_new(json_array_get(json_object_get(j, "classes"), 1), "bytes", json_integer(-1));
 	assert_true(wire_decode_stats(j, &out, &e) < 0);
 	assert_non_null(strstr(e.msg, "bytes"));
+	json_decref(j);
+}
+
+static void test_changes(void **state)
+{
+	const struct shape_change in[] = {
+		{ .region = 3, .set = SHAPE_SET_RATE | SHAPE_SET_LOSS, .rate_bps = 400000000000, .loss = 0.25 },
+		{ .region = 5, .set = SHAPE_SET_LATENCY, .latency_ns = 38200000 } };
+	struct shape_change *out;
+	struct bace_err e = { 0 };
+	json_t *j = wire_encode_changes(in, 2);
+	int n;
+
+	assert_int_equal(wire_decode_changes(j, &out, &n, &e), 0);
+	assert_int_equal(n, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(out[i].region, in[i].region);
+		assert_int_equal(out[i].set, in[i].set);
+		assert_int_equal(out[i].rate_bps, in[i].rate_bps);
+		assert_int_equal(out[i].latency_ns, in[i].latency_ns);
+		assert_true(out[i].loss == in[i].loss);
+	}
+	free(out);
+	json_object_set_new(json_array_get(j, 0), "loss", json_real(1.01));
+	assert_true(wire_decode_changes(j, &out, &n, &e) < 0);
+	assert_non_null(strstr(e.msg, "loss"));
+	json_decref(j);
+	assert_true(wire_decode_changes(json_null(), &out, &n, &e) < 0);
+}
+
+static void test_trace(void **state)
+{
+	struct shape_trace_point v[] = { { 0, { .set = SHAPE_SET_RATE, .rate_bps = 10000000 } },
+					 { 1500000001, { .set = SHAPE_SET_LOSS, .loss = 0.5 } } };
+	const struct shape_trace in = { .n = 2, .v = v, .period_ns = 3000000002 };
+	const struct wire_trace head = { .region = 7, .loop = true, .start_real_ns = 1234567890123456789 };
+	struct wire_trace got = { 0 };
+	struct shape_trace out;
+	struct bace_err e = { 0 };
+	json_t *j = wire_encode_trace(&head, &in);
+
+	assert_int_equal(wire_decode_trace(j, &got, &out, &e), 0);
+	assert_true(got.region == 7 && got.loop && got.start_real_ns == head.start_real_ns);
+	assert_int_equal(out.n, 2);
+	assert_int_equal(out.period_ns, in.period_ns);
+	assert_int_equal(out.v[0].to.rate_bps, 10000000);
+	assert_int_equal(out.v[0].to.set, SHAPE_SET_RATE);
+	assert_int_equal(out.v[1].at_ns, 1500000001);
+	assert_true(out.v[1].to.loss == 0.5);
+	shape_trace_free(&out);
+	json_array_append_new(json_object_get(j, "points"), json_integer(3));
+	assert_true(wire_decode_trace(j, &got, &out, &e) < 0);
 	json_decref(j);
 }
 
@@ -148,6 +213,8 @@ int main(void)
 		cmocka_unit_test(test_shape_ranges),
 		cmocka_unit_test(test_prefix_refused),
 		cmocka_unit_test(test_stats),
+		cmocka_unit_test(test_changes),
+		cmocka_unit_test(test_trace),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

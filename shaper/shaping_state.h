@@ -1,0 +1,29 @@
+/* What a struct shaping holds, for the files that work on it. Private to the shaper. */
+#ifndef SHAPER_SHAPING_STATE_H
+#define SHAPER_SHAPING_STATE_H
+
+#include "shaper/delay/line.h"
+#include "shaper/delay/rules.h"
+#include "shaper/journal.h"
+#include "shaper/player.h"
+#include "shaper/shaping.h"
+#include "shaper/watch.h"
+
+struct shaping {
+	struct shaping_config config;
+	struct netlink nl;
+	bool active;
+	struct shape_spec spec;	/* last applied, with what changed since; links owned */
+	struct delay_line *line;
+	struct delay_rules rules;
+	struct journal touched;	/* every interface, and how it was */
+	struct watch watch;
+	int ifindex[2];		/* of egress and ingress; 0: not shaped by tc */
+	uint64_t drift_repairs;
+	int64_t drift_check_ns;	/* CLOCK_MONOTONIC; 0: none is due */
+	int64_t drift_checked_ns;
+	struct bace_err lost;	/* errnum 0: what is ours stands */
+	struct player player;
+};
+
+#endif

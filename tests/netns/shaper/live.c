@@ -1,0 +1,375 @@
+/* A plan that stands: changes in place, traces, and what others do to it. */
+#include "tests/netns/shaper/support.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first. */
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pid_t daemon_pid;
+static struct shaperd_client *client;
+
+static int start(void **state)
+{
+	struct bace_err e;
+
+	daemon_pid = shaperd_start("g", "");
+	for (int i = 0; shaperd_connect(SOCKET, &client, &e); i++) {
+		if (i == 100 || e.errnum != ECONNREFUSED) {
+			print_error("%s\n", e.msg);
+			return -1;
+		}
+		usleep(20000);
+	}
+	return 0;
+}
+
+static int end(void **state)
+{
+	shaperd_close(client);
+	client = NULL;
+	return after_each(state);
+}
+
+static void plan(const struct shape_spec *s)
+{
+	struct bace_err e;
+
+	if (shaperd_plan(client, s, &e))
+		fail_msg("%s", e.msg);
+}
+
+static void change(struct shape_change c)
+{
+	struct bace_err e;
+
+	if (shaperd_change(client, &c, 1, &e))
+		fail_msg("%s", e.msg);
+}
+
+static struct shape_stats stats(void)
+{
+	struct shape_stats st;
+	struct bace_err e;
+
+	if (shaperd_stats(client, &st, &e))
+		fail_msg("%s", e.msg);
+	return st;
+}
+
+static bool has_rate(const char *text)
+{
+	return !sh_status("ip netns exec g tc class show dev wan0 | grep -q 'bace:11 .*rate %s ceil %s '", text, text);
+}
+
+/* The kernel's netem, or what the delay line answers to ping. */
+static void assert_latency_ms(int ms)
+{
+	if (backend == DELAY_NETEM)
+		sh("ip netns exec g tc qdisc show dev lan0 | grep -q 'delay %dms'", ms);
+	else
+		assert_true(ping("b", ADDR_A, 10, 20).min_ms >= ms);
+}
+
+/* ---- in place ---- */
+static void a_change_is_one_message_and_the_plan_knows_of_it(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+
+	plan(&s);
+	assert_int_equal(ping("b", ADDR_A, 3, 20).received, 3);
+	sh("ip netns exec g sh -c 'timeout 20 tc monitor > /run/seen & echo $! > /run/monitor; sleep 0.5'");
+	change((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 30000000 });
+	sh("sleep 0.3; kill $(cat /run/monitor)");
+	sh("test $(grep -c '^class htb bace:11 ' /run/seen) = 1 && test $(grep -c -e '^qdisc' -e '^filter' -e deleted /run/seen) = 0");
+	assert_true(has_rate("30Mbit"));
+	change((struct shape_change){ .region = 1, .set = SHAPE_SET_LATENCY | SHAPE_SET_LOSS, .latency_ns = 40000000 });
+	assert_latency_ms(40);
+	struct shape_stats st = stats();
+	assert_int_equal(st.v[0].rate_bps, 30000000);
+	assert_int_equal(st.v[0].latency_ns, 40000000);
+	/* Counters ran on. */
+	assert_true(st.v[0].packets >= 3);
+	shape_stats_free(&st);
+	/* The same plan again undoes the changes, one message each. */
+	plan(&s);
+	assert_true(has_rate("50Mbit"));
+	assert_latency_ms(20);
+}
+
+static void a_latency_of_nothing_keeps_the_delay_queue(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+
+	plan(&s);
+	change((struct shape_change){ .region = 1, .set = SHAPE_SET_LATENCY, .latency_ns = 0 });
+	assert_true(ping("b", ADDR_A, 5, 20).min_ms < 20);
+	change((struct shape_change){ .region = 1, .set = SHAPE_SET_LATENCY, .latency_ns = 30000000 });
+	assert_latency_ms(30);
+}
+
+static void refused(struct shape_change c, int errnum, const char *why)
+{
+	struct bace_err e = { 0 };
+
+	assert_int_equal(shaperd_change(client, &c, 1, &e), -errnum);
+	if (!strstr(e.msg, why))
+		fail_msg("`%s' does not say `%s'", e.msg, why);
+}
+
+static void what_is_not_shaped_cannot_be_changed(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 0);
+	struct shape_change two[2] = { { .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 10000000 },
+				       { .region = 2, .set = SHAPE_SET_RATE, .rate_bps = 10000000 } };
+	struct bace_err e;
+
+	refused(two[0], ENOENT, "nothing is shaped");
+	plan(&s);
+	refused(two[1], ENOENT, "region number 2");
+	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_LATENCY, .latency_ns = 5 }, EINVAL, "neither latency");
+	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 7999 }, EINVAL, "8 kbit/s");
+	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 0 }, EINVAL, "rate");
+	/* One of two is wrong: neither is made. */
+	assert_int_equal(shaperd_change(client, two, 2, &e), -ENOENT);
+	assert_true(has_rate("50Mbit"));
+	s = spec_to_a(&l, 0, 20000000);
+	plan(&s);
+	refused(two[0], EINVAL, "does not limit");
+}
+
+/* ---- what others do ---- */
+static uint64_t repairs(void)
+{
+	struct shape_stats st = stats();
+	uint64_t n = st.drift_repairs;
+
+	shape_stats_free(&st);
+	return n;
+}
+
+static void assert_repaired(uint64_t at_least)
+{
+	for (int i = 0; i < 250 && repairs() < at_least; i++)
+		usleep(20000);
+	assert_true(repairs() >= at_least);
+}
+
+static void foreign_changes_are_put_back_and_counted(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+
+	plan(&s);
+	sh("ip netns exec g tc class change dev wan0 parent bace: classid bace:11 htb rate 1gbit");
+	assert_repaired(1);
+	assert_true(has_rate("50Mbit"));
+	sh("ip netns exec g tc filter del dev wan0 parent bace: prio 1");
+	assert_repaired(2);
+	sh("ip netns exec g tc filter show dev wan0 | grep -q 'match 0a110000/ffff0000 at 16'");
+	sh("ip netns exec g tc qdisc del dev wan0 root");
+	assert_repaired(3);
+	assert_true(has_rate("50Mbit"));
+	sh("ip netns exec g tc qdisc replace dev wan0 root pfifo limit 17");
+	assert_repaired(4);
+	assert_true(has_rate("50Mbit"));
+	if (backend == DELAY_NETEM) {
+		sh("ip netns exec g tc qdisc change dev lan0 handle 11: parent bace:11 netem delay 1ms");
+		assert_repaired(5);
+		sh("ip netns exec g tc qdisc show dev lan0 | grep -q 'delay 20ms'");
+	}
+	/* A change in place is part of the plan that is put back. */
+	change((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 30000000 });
+	uint64_t before = repairs();
+	sh("ip netns exec g tc class change dev wan0 parent bace: classid bace:11 htb rate 1gbit");
+	assert_repaired(before + 1);
+	assert_true(has_rate("30Mbit"));
+}
+
+static void what_is_not_ours_may_change(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+
+	plan(&s);
+	plan(&s);
+	change((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 30000000 });
+	sh("ip netns exec g tc qdisc add dev lo root pfifo limit 5; sleep 0.3");
+	assert_int_equal(repairs(), 0);
+	sh("ip netns exec g tc qdisc del dev lo root");
+}
+
+static void a_shaped_interface_that_goes_loses_the_lease(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 0);
+	struct bace_err e;
+	int rc = 0;
+
+	sh("ip -n g link add dum0 type veth peer name dum1; ip -n g link set dum0 up");
+	snprintf(s.egress, sizeof(s.egress), "dum0");
+	plan(&s);
+	assert_int_equal(shaperd_keepalive(client, &e), 0);
+	sh("ip -n g link del dum0");
+	for (int i = 0; i < 250 && !(rc = shaperd_keepalive(client, &e)); i++)
+		usleep(20000);
+	assert_int_equal(rc, -EIO);
+	assert_non_null(strstr(e.msg, "dum0"));
+}
+
+/* ---- traces ---- */
+/* 20 and 40 Mbit/s, 10 and 30 ms, in turn. */
+static struct shape_trace flapping(struct shape_trace_point *v, size_t n, int64_t step_ns)
+{
+	for (size_t i = 0; i < n; i++)
+		v[i] = (struct shape_trace_point){
+			.at_ns = step_ns * (int64_t)i,
+			.to = { .set = SHAPE_SET_RATE | SHAPE_SET_LATENCY, .rate_bps = i % 2 ? 40000000 : 20000000,
+				.latency_ns = i % 2 ? 30000000 : 10000000 } };
+	return (struct shape_trace){ .n = n, .v = v, .period_ns = step_ns * (int64_t)n };
+}
+
+static void play(const struct shape_trace *t, bool loop, int64_t start_real_ns)
+{
+	struct bace_err e;
+
+	if (shaperd_trace(client, 1, t, loop, start_real_ns, &e))
+		fail_msg("%s", e.msg);
+}
+
+static uint64_t trace_changes(void)
+{
+	struct shape_stats st = stats();
+	uint64_t n = st.trace_changes;
+
+	print_message("%llu changes by the trace, p99 %.3f ms late, most %.3f ms\n", (unsigned long long)n,
+		      (double)st.trace_late_p99_ns / 1e6, (double)st.trace_late_max_ns / 1e6);
+	shape_stats_free(&st);
+	return n;
+}
+
+static void a_trace_changes_ten_times_a_second_and_loses_no_packet(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 20000000, 10000000);
+	struct shape_trace_point v[4];
+	struct shape_trace t = flapping(v, 4, 100000000), none = { 0 };
+	struct udp_result r;
+
+	l.buffer_bytes = 200000;
+	plan(&s);
+	play(&t, true, 0);
+	/* Towards a the rate changes, from a the latency. */
+	r = udp_stream("b", "a", ADDR_A, 10e6, 2, NULL, NULL);
+	assert_int_equal(r.sent, r.received);
+	assert_int_equal(r.reordered, 0);
+	r = udp_stream("a", "b", ADDR_B, 5e6, 2, NULL, NULL);
+	assert_int_equal(r.sent, r.received);
+	assert_int_equal(r.reordered, 0);
+	assert_true(trace_changes() >= 40);
+	/* Nobody else was at work. */
+	assert_int_equal(repairs(), 0);
+	play(&none, false, 0);
+	uint64_t n = trace_changes();
+	usleep(400000);
+	assert_int_equal(trace_changes(), n);
+}
+
+static void a_trace_begins_at_its_time_and_ends_with_its_last_line(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 5000000);
+	struct shape_trace_point v[3];
+	struct shape_trace t = flapping(v, 3, 10000000);
+
+	plan(&s);
+	play(&t, false, bace_wall_ns() + 1500000000);
+	assert_true(has_rate("50Mbit"));
+	assert_int_equal(trace_changes(), 0);
+	for (int i = 0; i < 250 && trace_changes() < 3; i++)
+		usleep(20000);
+	assert_true(has_rate("20Mbit"));
+	assert_latency_ms(10);
+	/* Joined in the middle: past points are made up for at once. */
+	t = flapping(v, 2, 3600000000000);
+	play(&t, true, bace_wall_ns() - 5400000000000);
+	for (int i = 0; i < 250 && !has_rate("40Mbit"); i++)
+		usleep(20000);
+	assert_true(has_rate("40Mbit"));
+	/* A plan ends it. */
+	t = flapping(v, 2, 50000000);
+	play(&t, true, 0);
+	plan(&s);
+	usleep(200000);
+	assert_true(has_rate("50Mbit"));
+}
+
+static void a_trace_that_cannot_be_played_changes_nothing(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 0);
+	struct shape_trace_point v[2];
+	struct shape_trace t = flapping(v, 2, 100000000);
+	struct bace_err e;
+
+	plan(&s);
+	assert_int_equal(shaperd_trace(client, 1, &t, false, 0, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "latency"));
+	assert_int_equal(shaperd_trace(client, 9, &t, false, 0, &e), -ENOENT);
+	v[0].to.set = v[1].to.set = SHAPE_SET_RATE;
+	v[0].at_ns = 1;
+	v[1].at_ns = 0;
+	assert_int_equal(shaperd_trace(client, 1, &t, false, 0, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "back in time"));
+	v[0].at_ns = 0;
+	t.period_ns = 0;
+	assert_int_equal(shaperd_trace(client, 1, &t, true, 0, &e), -EINVAL);
+	assert_true(has_rate("50Mbit"));
+	/* The connection is still good. */
+	assert_int_equal(shaperd_keepalive(client, &e), 0);
+}
+
+static int setup(void **state)
+{
+	network_up();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	network_down();
+	return 0;
+}
+
+static int body(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_change_is_one_message_and_the_plan_knows_of_it, start, end),
+		cmocka_unit_test_setup_teardown(a_latency_of_nothing_keeps_the_delay_queue, start, end),
+		cmocka_unit_test_setup_teardown(what_is_not_shaped_cannot_be_changed, start, end),
+		cmocka_unit_test_setup_teardown(foreign_changes_are_put_back_and_counted, start, end),
+		cmocka_unit_test_setup_teardown(what_is_not_ours_may_change, start, end),
+		cmocka_unit_test_setup_teardown(a_shaped_interface_that_goes_loses_the_lease, start, end),
+		cmocka_unit_test_setup_teardown(a_trace_changes_ten_times_a_second_and_loses_no_packet, start, end),
+		cmocka_unit_test_setup_teardown(a_trace_begins_at_its_time_and_ends_with_its_last_line, start, end),
+		cmocka_unit_test_setup_teardown(a_trace_that_cannot_be_played_changes_nothing, start, end),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
+
+int main(int argc, char **argv)
+{
+	return sandbox_main(argc, argv, body);
+}
