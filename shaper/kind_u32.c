@@ -89,7 +89,7 @@ static int print(const struct tcobj *o, struct bace_buf *b)
 	int rc = 0;
 
 	if (f->divisor)
-		return bace_buf_addf(b, " divisor %u handle %x:", f->divisor, TC_U32_USERHTID(o->handle));
+		return bace_buf_addf(b, " divisor %u", f->divisor);
 	if (TC_U32_HTID(o->handle) != TC_U32_ROOT)
 		rc = bace_buf_addf(b, " ht %x:%x:", TC_U32_USERHTID(o->handle), TC_U32_HASH(o->handle));
 	for (uint32_t i = 0; i < f->n_keys && !rc; i++)

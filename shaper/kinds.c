@@ -84,8 +84,11 @@ int tcobj_print(const struct tcobj *o, const char *verb, const char *ifname, str
 				   TC_H_MIN(o->handle), o->kind_name);
 		break;
 	case TCOBJ_FILTER:
-		rc = bace_buf_addf(b, " protocol %s prio %u %s", protocol_name(o->protocol, buf),
-				   o->prio, o->kind_name);
+		rc = bace_buf_addf(b, " protocol %s prio %u", protocol_name(o->protocol, buf), o->prio);
+		if (!rc && o->kind == &kind_u32 && o->u.u32.divisor)
+			rc = bace_buf_addf(b, " handle %x:", TC_U32_USERHTID(o->handle));
+		if (!rc)
+			rc = bace_buf_addf(b, " %s", o->kind_name);
 		break;
 	}
 	return rc || !o->kind ? rc : o->kind->print(o, b);
