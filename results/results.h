@@ -225,6 +225,9 @@ int results_compare(struct store *s, const char *run, const struct compare_optio
  * the file says so and has the tables). Written whole or not at all. */
 int results_write_reports(struct store *s, const char *const *runs, size_t n, const char *path,
 			  struct bace_err *e);
+/* `bace overhead': inflation against detection delay, as an SVG file. -ENODATA:
+ * nothing was detected. */
+int results_write_overhead_plot(struct store *s, const char *run, const char *path, struct bace_err *e);
 int results_write_report(struct store *s, const char *run, const char *path, struct bace_err *e);
 
 #endif

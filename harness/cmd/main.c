@@ -20,6 +20,7 @@ static const struct command *const commands[] = {
 	&cmd_report,
 	&cmd_export,
 	&cmd_trace,
+	&cmd_overhead,
 	&cmd_keygen,
 	&cmd_lab_inner,
 	&cmd_lab_uml,

@@ -55,9 +55,13 @@ json_t *codec_cell(const struct tb_cell *c)
 			"micro_batches", j->micro_batches, "overlap", j->overlap,
 			"stages", stages_json(j), "hops", hops_json(j)));
 	}
-	return json_pack("{s:o,s:i,s:i,s:s,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
+	json_t *cell = json_pack("{s:o,s:i,s:i,s:s,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
 			 "steps", c->steps, "congestion_control", c->congestion_control,
 			 "timeout_s", c->timeout_s);
+
+	if (c->script)
+		json_object_set_new(cell, "script", codec_script(c->script));
+	return cell;
 }
 
 static int read_stages(const json_t *a, struct tb_job *j, struct bace_err *e)
@@ -142,7 +146,11 @@ int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
 		if (rc)
 			return rc;
 	}
-	return 0;
+	if (!json_object_get(in, "script"))
+		return 0;
+	out->script = calloc(1, sizeof(*out->script));
+	return out->script ? codec_script_read(json_object_get(in, "script"), out->script, e) :
+			     bace_fail(e, ENOMEM, "cell: out of memory");
 }
 
 void codec_cell_free(struct tb_cell *c)
@@ -152,6 +160,9 @@ void codec_cell_free(struct tb_cell *c)
 		free(c->jobs[i].hops);
 	}
 	free(c->jobs);
+	if (c->script)
+		codec_script_free(c->script);
+	free(c->script);
 	*c = (struct tb_cell){ 0 };
 }
 
@@ -211,11 +222,11 @@ static json_t *links_json(const struct tb_result *r)
 
 json_t *codec_result(const struct tb_result *r)
 {
-	return json_pack("{s:b,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I}", "valid", r->valid, "why",
+	return json_pack("{s:b,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:o}", "valid", r->valid, "why",
 		r->invalid_why, "steps", steps_json(r), "ops", ops_json(r), "flows", flows_json(r),
 		"links", links_json(r), "barrier_spread_ns", (json_int_t)r->barrier_spread_ns,
 		"lateness_p99_ns", (json_int_t)r->lateness_p99_ns, "delay_lateness_p99_ns",
-		(json_int_t)r->delay_lateness_p99_ns);
+		(json_int_t)r->delay_lateness_p99_ns, "log", codec_log(&r->log));
 }
 
 static int read_steps(const json_t *a, struct tb_result *r)
@@ -316,7 +327,8 @@ int codec_result_read(const json_t *in, struct tb_result *out, struct bace_err *
 	out->lateness_p99_ns = v[1];
 	out->delay_lateness_p99_ns = v[2];
 	if ((rc = read_steps(steps, out)) || (rc = read_ops(ops, out)) ||
-	    (rc = read_flows(flows, out)) || (rc = read_links(links, out))) {
+	    (rc = read_flows(flows, out)) || (rc = read_links(links, out)) ||
+	    (rc = codec_log_read(json_object_get(in, "log"), &out->log, e))) {
 		tb_result_free(out);
 		return bace_fail(e, -rc, "result: malformed rows");
 	}

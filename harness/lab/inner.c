@@ -211,6 +211,22 @@ static json_t *serve_verify(struct inner *in, const json_t *req, struct bace_err
 	return rc ? NULL : json_pack("{s:o}", "pairs", codec_verify(n, v));
 }
 
+static json_t *serve_script(struct inner *in, const json_t *req, struct bace_err *e)
+{
+	struct tb_script script;
+	struct tb_log log = { 0 };
+	json_t *answer = NULL;
+	int rc = codec_script_read(json_object_get(req, "script"), &script, e);
+
+	if (!rc)
+		rc = controller_script(in->controller, &script, &log, e);
+	if (!rc)
+		answer = json_pack("{s:o}", "log", codec_log(&log));
+	tb_log_free(&log);
+	codec_script_free(&script);
+	return answer;
+}
+
 static json_t *serve(struct inner *in, const char *op, const json_t *req, struct bace_err *e)
 {
 	if (!strcmp(op, "open"))
@@ -221,6 +237,8 @@ static json_t *serve(struct inner *in, const char *op, const json_t *req, struct
 	}
 	if (!strcmp(op, "run"))
 		return serve_run(in, req, e);
+	if (!strcmp(op, "script"))
+		return serve_script(in, req, e);
 	if (!strcmp(op, "verify"))
 		return serve_verify(in, req, e);
 	if (!strcmp(op, "inventory")) {

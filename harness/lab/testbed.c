@@ -307,6 +307,20 @@ int testbed_verify(struct testbed *t, int n, struct tb_verify *pairs, double goo
 	return rc;
 }
 
+int testbed_script(struct testbed *t, const struct tb_script *s, struct tb_log *out, struct bace_err *e)
+{
+	double last_s = s->n ? s->actions[s->n - 1].at_s : 0;
+	json_t *answer;
+	int rc = request(t, json_pack("{s:s,s:o}", "op", "script", "script", codec_script(s)),
+			 last_s + 2 * ANSWER_SLACK_S, &answer, e);
+
+	if (rc)
+		return rc;
+	rc = codec_log_read(json_object_get(answer, "log"), out, e);
+	json_decref(answer);
+	return rc;
+}
+
 int testbed_inventory(struct testbed *t, char **json, struct bace_err *e)
 {
 	json_t *answer;

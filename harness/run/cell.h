@@ -1,4 +1,4 @@
-/* Private to harness/run: a moment as a cell of the testbed, and back. */
+/* Private to harness/run and harness/overhead: a moment as a cell of the testbed, and back. */
 #ifndef BACE_RUN_CELL_H
 #define BACE_RUN_CELL_H
 
