@@ -50,7 +50,9 @@ bool estimate_counters(struct estimate_counters *c, int64_t at_ns, uint64_t byte
  * Feed each socket that changed between begin and end. A socket's rate is the greater of the
  * kernel's delivery rate (which, for a message shorter than the bandwidth-delay
  * product, counts a round trip as time spent) and what was acknowledged between
- * two reads. Sockets that moved share the link: their rates are added. */
+ * two reads. Sockets that moved share the link: their rates are added. Either
+ * overshoots when acknowledgements come in clumps: the upper median of the last
+ * ESTIMATE_RING is taken. */
 #define ESTIMATE_SOCKETS 64
 
 struct estimate_tcp {
@@ -100,6 +102,8 @@ bool estimate_probe(struct estimate_probe *p, int64_t at_ns, const int64_t *arri
 
 /* ---- estimate_counters.c, used by all ---- */
 void estimate_ring_add(struct estimate_ring *r, double v);
+/* Of the last n (all, if there are fewer); between two the greater. */
+double estimate_ring_median(const struct estimate_ring *r, int n);
 void estimate_ring_range(const struct estimate_ring *r, double *least, double *most);
 
 #endif

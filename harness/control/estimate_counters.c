@@ -17,6 +17,22 @@ void estimate_ring_range(const struct estimate_ring *r, double *least, double *m
 	}
 }
 
+double estimate_ring_median(const struct estimate_ring *r, int n)
+{
+	double v[ESTIMATE_RING];
+
+	n = n < r->n ? n : r->n;
+	for (int i = 0; i < n; i++) {
+		double x = r->v[(r->next - 1 - i + 2 * ESTIMATE_RING) % ESTIMATE_RING];
+		int j = i;
+
+		for (; j > 0 && v[j - 1] > x; j--)
+			v[j] = v[j - 1];
+		v[j] = x;
+	}
+	return n ? v[n / 2] : 0;
+}
+
 static void busy_sample(struct estimate_counters *c, double rate)
 {
 	double least, most;

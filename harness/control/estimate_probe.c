@@ -32,24 +32,6 @@ bool estimate_train(const int64_t *at_ns, int n, unsigned l2_bytes_each, double 
 	return true;
 }
 
-static double median(const struct estimate_ring *r, int n)
-{
-	double v[TRAINS];
-
-	n = n < TRAINS ? n : TRAINS;
-	for (int i = 0; i < n; i++)
-		v[i] = r->v[(r->next - 1 - i + 2 * ESTIMATE_RING) % ESTIMATE_RING];
-	for (int i = 1; i < n; i++) {
-		for (int j = i; j > 0 && v[j] < v[j - 1]; j--) {
-			double x = v[j];
-
-			v[j] = v[j - 1];
-			v[j - 1] = x;
-		}
-	}
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 bool estimate_probe(struct estimate_probe *p, int64_t at_ns, const int64_t *arrival_ns, int n,
 		    unsigned l2_bytes_each)
 {
@@ -58,7 +40,7 @@ bool estimate_probe(struct estimate_probe *p, int64_t at_ns, const int64_t *arri
 	if (!estimate_train(arrival_ns, n, l2_bytes_each, &rate, &error))
 		return false;
 	estimate_ring_add(&p->ring, rate);
-	p->e = (struct estimate){ .known = true, .rate_bps = median(&p->ring, p->ring.n), .error_bps = error,
+	p->e = (struct estimate){ .known = true, .rate_bps = estimate_ring_median(&p->ring, TRAINS), .error_bps = error,
 				  .at_ns = at_ns };
 	return true;
 }

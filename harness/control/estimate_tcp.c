@@ -64,7 +64,7 @@ bool estimate_tcp_end(struct estimate_tcp *t)
 		t->ring = (struct estimate_ring){ 0 };
 	estimate_ring_add(&t->ring, rate);
 	estimate_ring_range(&t->ring, &least, &most);
-	t->e.rate_bps = most;
+	t->e.rate_bps = estimate_ring_median(&t->ring, ESTIMATE_RING);
 	t->e.error_bps = (most - least) / 2;
 	t->e.lower_bound = !t->limited;
 	t->e.known = true;
