@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <event2/event.h>
@@ -16,7 +17,7 @@
 #include <linux/sockios.h>
 #include <openssl/crypto.h>
 
-#include "agent/agent.h"
+#include "agent/monitor/monitor.h"
 #include "config.h"
 
 /* Settings that change what a transfer over a long path takes. */
@@ -109,6 +110,64 @@ static json_t *read_rdma(void)
 	return a;
 }
 
+static json_t *read_gpus(void)
+{
+	char why[128];
+	int n = nvml_count(why);
+	json_t *a = json_array(), *o;
+
+	for (int i = 0; i < n; i++) {
+		struct gpu_info g;
+		struct gpu_reading r;
+
+		if (!nvml_describe(i, &g))
+			continue;
+		nvml_read(i, &r);
+		json_array_append_new(a, json_pack("{s:i,s:s,s:s,s:I,s:f,s:b,s:b}", "index", i, "name", g.name, "uuid",
+			g.uuid, "memory_bytes", (json_int_t)g.memory_bytes, "power_limit_w",
+			g.power_limit_mw / 1e3, "measures_power", r.has_power, "measures_energy", r.has_energy));
+	}
+	o = json_pack("{s:o}", "devices", a);
+	if (!n)
+		json_object_set_new(o, "why_none", json_string(why));
+	return o;
+}
+
+/* What tc can do here is tried in a namespace of its own, once: it costs some
+ * milliseconds. */
+static json_t *read_tc(void)
+{
+	static const char *const names[] = { [DELAY_NONE] = "none", [DELAY_NETEM] = "netem",
+					     [DELAY_NFQUEUE] = "nfqueue" };
+	static enum delay_kind kind;
+	static const char *why;
+
+	if (!why)
+		kind = shape_probe_delay(&why);
+	return json_pack("{s:s,s:s}", "delay", names[kind], "why", why ? why : "");
+}
+
+static char *read_line(const char *path)
+{
+	char *text;
+	size_t n;
+
+	if (bace_read_file(path, 256, &text, &n, NULL))
+		return NULL;
+	text[strcspn(text, "\n")] = '\0';
+	return text;
+}
+
+static json_t *read_clocks(void)
+{
+	CLEANUP_FREE char *source = read_line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+	struct timespec res = { 0 };
+
+	clock_getres(CLOCK_MONOTONIC, &res);
+	return json_pack("{s:s,s:I}", "source", source ? source : "", "resolution_ns",
+			 (json_int_t)res.tv_sec * 1000000000 + res.tv_nsec);
+}
+
 static json_t *read_boot_id(void)
 {
 	CLEANUP_FREE char *text = NULL;
@@ -138,10 +197,18 @@ json_t *inventory(struct agent *a)
 
 	uname(&u);
 	sysinfo(&mem);
-	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o}", "hostname", u.nodename,
+	json_t *rdma = read_rdma();
+	bool bypass = json_array_size(rdma) > 0;
+	json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "hostname", u.nodename,
 		"kernel", u.release, "machine", u.machine, "boot_id", read_boot_id(),
 		"mono_ns", (json_int_t)bace_mono_ns(),
 		"memory_bytes", (json_int_t)((uint64_t)mem.totalram * mem.mem_unit),
-		"topology", binder_describe(a->binder), "interfaces", read_interfaces(), "rdma", read_rdma(),
-		"sysctls", read_sysctls(), "versions", read_versions());
+		"topology", binder_describe(a->binder), "interfaces", read_interfaces(), "rdma", rdma,
+		"sysctls", read_sysctls(), "versions", read_versions(), "gpus", read_gpus(), "tc", read_tc(),
+		"clocks", read_clocks());
+
+	if (bypass)
+		json_object_set_new(o, "warnings", json_pack("[s]", "RDMA devices bypass tc: traffic over them is not "
+			"shaped"));
+	return o;
 }

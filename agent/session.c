@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,7 @@ static void on_hello_answer(struct agent *a, const char *type, const json_t *msg
 		a->accepted = true;
 		a->backoff_s = BACKOFF_MIN_S;
 		a->last_why[0] = '\0';
+		malloc_trim(0);		/* the inventory was the most it will hold for long */
 		bace_log(BACE_INFO, MODULE, "%s: connected to the controller at %s", a->cfg.name,
 			 wire_peer_addr(a->conn));
 		return;
