@@ -186,7 +186,8 @@ static struct overhead_timing timing(const struct overhead_run *r, const struct 
 				     int period_ms, uint64_t seed)
 {
 	double period_s = period_ms / 1e3;
-	double block_s = fmax(r->o->block_steps * r->step_s, BLOCK_PERIODS * period_s);
+	double longest_s = r->step_s * (1 + r->o->inject_ppm / 1e6);
+	double block_s = fmax(r->o->block_steps * longest_s, BLOCK_PERIODS * period_s);
 	double dwell_s = clamp(fmax(DWELL_PERIODS * period_s, DWELL_STEPS * r->step_s), DWELL_MIN_S, DWELL_MAX_S);
 	bool changes = r->o->detection && m->kind != OVERHEAD_OFF;
 
