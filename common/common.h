@@ -147,6 +147,21 @@ const char *bace_nearest(const char *word, const char *const *known, size_t n);
 int bace_read_file(const char *path, size_t max_bytes, char **text, size_t *len, struct bace_err *e);
 int bace_write_all(int fd, const void *p, size_t n);
 
+/* A file written whole or not at all: into a new file beside it, renamed when
+ * it is closed. A pipe, a character device and what standard output leads to
+ * are written into as they are and never replaced; folders, disks and sockets
+ * are refused. Symbolic links stay. */
+struct bace_outfile {
+	FILE *f;		/* write here; NULL: not open */
+	char *target, *part;	/* private */
+	char *buffer;
+	char path[256];
+};
+int bace_outfile_open(const char *path, struct bace_outfile *o, struct bace_err *e);
+/* Closes and puts it in place if rc is 0, else throws it away. Returns rc, or
+ * -errno if what was written did not arrive; e has what happened first. */
+int bace_outfile_close(struct bace_outfile *o, int rc, struct bace_err *e);
+
 /* 64-bit FNV-1a, for digests of canonical keys (not for security). */
 uint64_t bace_hash64(const void *p, size_t n, uint64_t seed);
 

@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "results/number.h"
 #include "results/tables.h"
-
-#define OUT_BUFFER (1u << 20)
 
 /* How text goes into each format. */
 static void put_csv_text(FILE *to, const char *s)
@@ -159,25 +156,17 @@ static int to_file(struct store *s, const char *run, const struct store_tables *
 		   enum export_format format, const char *dir, const char *name, struct bace_err *e)
 {
 	static const char *const suffixes[] = { "csv", "json", "ndjson" };
-	CLEANUP_FREE char *path = NULL, *part = NULL, *buffer = malloc(OUT_BUFFER);
-	FILE *to;
+	CLEANUP_FREE char *path = NULL;
+	struct bace_outfile out;
 	int rc;
 
-	if (asprintf(&path, "%s/%s.%s", dir, name, suffixes[format]) < 0 ||
-	    asprintf(&part, "%s.part", path) < 0 || !buffer)
+	if (asprintf(&path, "%s/%s.%s", dir, name, suffixes[format]) < 0)
 		return bace_fail(e, ENOMEM, "export: out of memory");
-	to = fopen(part, "we");
-	if (!to)
-		return bace_fail_errno(e, errno, "export to %s", path);
-	setvbuf(to, buffer, _IOFBF, OUT_BUFFER);
-	rc = to_stream(s, run, v, only, format, to, e);
-	if (fclose(to) && !rc)
-		rc = bace_fail_errno(e, errno, "export to %s", path);
-	if (!rc && rename(part, path))
-		rc = bace_fail_errno(e, errno, "export to %s", path);
+	rc = bace_outfile_open(path, &out, e);
 	if (rc)
-		unlink(part);
-	return rc;
+		return bace_err_context(e, "export");
+	rc = to_stream(s, run, v, only, format, out.f, e);
+	return bace_outfile_close(&out, rc, e);
 }
 
 static int to_folder(struct store *s, const char *run, const struct store_tables *v,

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ROWS_OPEN 30
 
@@ -258,10 +257,9 @@ static int write_page(struct store *s, char (*ids)[32], size_t n, FILE *to, stru
 int results_write_reports(struct store *s, const char *const *runs, size_t n, const char *path,
 			  struct bace_err *e)
 {
-	CLEANUP_FREE char *part = NULL;
 	CLEANUP_FREE char (*ids)[32] = calloc(n + 1, sizeof(*ids));
-	int rc = ids && asprintf(&part, "%s.%d.part", path, getpid()) > 0 ? 0 :
-		bace_fail(e, ENOMEM, "report: out of memory");
+	struct bace_outfile out;
+	int rc = ids ? 0 : bace_fail(e, ENOMEM, "report: out of memory");
 
 	for (size_t i = 0; !rc && i < n; i++)
 		rc = store_find_run(s, runs[i], ids[i], e);
@@ -270,24 +268,12 @@ int results_write_reports(struct store *s, const char *const *runs, size_t n, co
 		rc = store_exec(s, "BEGIN", e);
 	if (rc)
 		return rc;
-	FILE *to = fopen(part, "we");
-
-	if (!to) {
-		rc = bace_fail_errno(e, errno, "report %s", path);
-		store_rollback(s);
-		return rc;
-	}
-	rc = write_page(s, ids, n, to, e);
-	store_rollback(s);
-	/* Whole or not at all. */
-	if ((fflush(to) || ferror(to)) && !rc)
-		rc = bace_fail_errno(e, errno, "report %s", path);
-	if (fclose(to) && !rc)
-		rc = bace_fail_errno(e, errno, "report %s", path);
-	if (!rc && rename(part, path))
-		rc = bace_fail_errno(e, errno, "report %s", path);
+	rc = bace_outfile_open(path, &out, e);
 	if (rc)
-		unlink(part);
+		bace_err_context(e, "report");
+	else
+		rc = bace_outfile_close(&out, write_page(s, ids, n, out.f, e), e);
+	store_rollback(s);
 	return rc;
 }
 

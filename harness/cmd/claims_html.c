@@ -183,28 +183,17 @@ static void intro(FILE *f, const struct summary *s)
 
 int claims_write_html(const struct summary *s, const char *path, struct bace_err *err)
 {
-	CLEANUP_FREE char *partial = NULL;
-	FILE *f;
+	struct bace_outfile out;
+	int rc = bace_outfile_open(path, &out, err);
 
-	if (asprintf(&partial, "%s.partial", path) < 0)
-		return bace_fail(err, ENOMEM, "%s: out of memory", path);
-	f = fopen(partial, "w");
-	if (!f)
-		return bace_fail_errno(err, errno, "write %s", path);
-	fputs(head, f);
-	intro(f, s);
-	figures_section(f, s);
-	levels_section(f, s, true);
-	levels_section(f, s, false);
-	correlation_section(f, s);
-	fputs("</body></html>\n", f);
-	bool bad = ferror(f);
-
-	if (fclose(f) || bad || rename(partial, path)) {
-		int saved = errno ? errno : EIO;
-
-		unlink(partial);
-		return bace_fail_errno(err, saved, "write %s", path);
-	}
-	return 0;
+	if (rc)
+		return rc;
+	fputs(head, out.f);
+	intro(out.f, s);
+	figures_section(out.f, s);
+	levels_section(out.f, s, true);
+	levels_section(out.f, s, false);
+	correlation_section(out.f, s);
+	fputs("</body></html>\n", out.f);
+	return bace_outfile_close(&out, 0, err);
 }

@@ -196,17 +196,16 @@ int gantt_write(const struct gantt *g, const struct pipeline *p, const struct pi
 	struct drawing d = { .p = p, .r = r, .scale = PLOT_WIDTH / r->step_time,
 		.row = p->schedule.stages <= 16 ? 30 : p->schedule.stages <= 48 ? 20 : 12,
 		.chunks = p->schedule.kind == SCHED_INTERLEAVED_1F1B ? p->schedule.chunks : 1 };
+	struct bace_outfile out;
 	int rc;
 
 	if (g->failed)
 		return bace_fail(e, ENOMEM, "%s: out of memory", path);
+	rc = bace_outfile_open(path, &out, e);
+	if (rc)
+		return rc;
 	d.bar = d.row * 0.8;
-	d.f = fopen(path, "w");
-	if (!d.f)
-		return bace_fail_errno(e, errno, "%s: open", path);
+	d.f = out.f;
 	draw(&d, g);
-	rc = ferror(d.f) ? EIO : 0;
-	if (fclose(d.f) && !rc)
-		rc = errno;
-	return rc ? bace_fail_errno(e, rc, "%s: write", path) : 0;
+	return bace_outfile_close(&out, 0, e);
 }

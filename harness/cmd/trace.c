@@ -1,30 +1,13 @@
-#include <errno.h>
 #include <getopt.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "harness/cmd/stored.h"
 
-/* Whole or not at all. */
 static int write_file(struct store *s, const char *run, const char *path, struct bace_err *e)
 {
-	CLEANUP_FREE char *part = NULL;
-	FILE *to;
-	int rc;
+	struct bace_outfile out;
+	int rc = bace_outfile_open(path, &out, e);
 
-	if (asprintf(&part, "%s.part", path) < 0)
-		return bace_fail(e, ENOMEM, "trace: out of memory");
-	to = fopen(part, "we");
-	if (!to)
-		return bace_fail_errno(e, errno, "trace to %s", path);
-	rc = results_write_trace(s, run, to, e);
-	if (fclose(to) && !rc)
-		rc = bace_fail_errno(e, errno, "trace to %s", path);
-	if (!rc && rename(part, path))
-		rc = bace_fail_errno(e, errno, "trace to %s", path);
-	if (rc)
-		unlink(part);
-	return rc;
+	return rc ? rc : bace_outfile_close(&out, results_write_trace(s, run, out.f, e), e);
 }
 
 static int run(const struct cmd_globals *g, int argc, char **argv)

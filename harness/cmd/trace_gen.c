@@ -305,16 +305,15 @@ static void warn_small(const struct trace *t)
 static int write_to(const char *path, const struct args *a, const struct trace *t, const char *about,
 		    struct bace_err *e)
 {
+	struct bace_outfile out = { 0 };
 	bool to_stdout = !path || !strcmp(path, "-");
-	FILE *f = to_stdout ? stdout : fopen(path, "we");
-	int rc;
+	int rc = to_stdout ? 0 : bace_outfile_open(path, &out, e);
+	FILE *f = to_stdout ? stdout : out.f;
 
-	if (!f)
-		return bace_fail_errno(e, errno, "%s: open", path);
+	if (rc)
+		return rc;
 	rc = about ? trace_write_cfg(t, &a->work, about, f, e) : trace_write_csv(t, &a->work, f, e);
-	if (!to_stdout && fclose(f) && !rc)
-		rc = bace_fail_errno(e, errno, "%s: write", path);
-	return rc;
+	return bace_outfile_close(&out, rc, e);
 }
 
 static int write_out(const struct args *a, const struct trace *t, struct bace_err *e)

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "harness/sim/sim.h"
 
@@ -70,18 +69,15 @@ static json_t *sweep_json(const struct sweep *s)
 
 int sweep_write(const struct sweep *s, const char *path, struct bace_err *err)
 {
-	CLEANUP_FREE char *partial = NULL;
+	struct bace_outfile out;
 	json_t *j = sweep_json(s);
-	int rc = 0;
+	int rc = j ? bace_outfile_open(path, &out, err) : bace_fail(err, ENOMEM, "%s: out of memory", path);
 
-	if (!j || asprintf(&partial, "%s.partial", path) < 0) {
-		json_decref(j);
-		return bace_fail(err, ENOMEM, "%s: out of memory", path);
-	}
-	errno = 0;
-	if (json_dump_file(j, partial, JSON_REAL_PRECISION(17) | JSON_COMPACT) || rename(partial, path)) {
-		rc = bace_fail_errno(err, errno ? errno : EIO, "write %s", path);
-		unlink(partial);
+	if (!rc) {
+		errno = 0;
+		if (json_dumpf(j, out.f, JSON_REAL_PRECISION(17) | JSON_COMPACT))
+			rc = bace_fail_errno(err, errno ? errno : EIO, "write %s", path);
+		rc = bace_outfile_close(&out, rc, err);
 	}
 	json_decref(j);
 	return rc;
