@@ -84,6 +84,11 @@ void bace_log_setup(const struct bace_log_config *cfg);
 enum bace_level bace_log_level(void);
 void bace_log(enum bace_level level, const char *module, const char *fmt, ...) BACE_PRINTF(3, 4);
 
+/* ---- what was built ---- */
+const char *bace_version(void);
+/* Of the source, "-dirty" behind it with changes; NULL outside a checkout. */
+const char *bace_git_revision(void);
+
 /* ---- clocks ---- */
 int64_t bace_mono_ns(void);	/* CLOCK_MONOTONIC */
 int64_t bace_wall_ns(void);	/* CLOCK_REALTIME */

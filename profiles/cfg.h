@@ -13,8 +13,19 @@
 #define CFG_FILE_MAX (8u << 20)
 #define CFG_SCAN_LINES 32
 
+/* Files in one text, when the experiment came as such; else n = 0. */
+struct cfg_bundle {
+	size_t n, cap;
+	struct cfg_part {
+		const char *path, *text;
+		size_t len;
+	} *v;
+	char *text;
+};
+
 struct cfg_loader {
 	struct bace_diags *diags;	/* borrowed */
+	struct cfg_bundle bundle;	/* read from here and nowhere else, if there is one */
 	struct bace_buf text;		/* every file read, each under a header line */
 	size_t n_files, cap_files;
 	char **files;			/* paths; diagnostics and policies borrow them */
@@ -26,6 +37,15 @@ void cfg_loader_free(struct cfg_loader *l);
 int cfg_loader_status(const struct cfg_loader *l, size_t since, struct bace_err *e);
 /* Records that memory ran out; always returns false. */
 bool cfg_no_memory(struct cfg_loader *l);
+
+bool cfg_bundle_is(const char *text, size_t len);
+/* Takes text over; false with a diagnostic if it is damaged. */
+bool cfg_bundle_take(struct cfg_loader *l, const char *path, char *text, size_t len);
+void cfg_bundle_free(struct cfg_bundle *b);
+int cfg_bundle_add(struct bace_buf *b, const char *path, const char *text, size_t len);
+/* From the bundle, or the file system; false leaves errno. */
+bool cfg_readable(const struct cfg_loader *l, const char *path);
+int cfg_read_text(const struct cfg_loader *l, const char *path, char **text, size_t *len, struct bace_err *e);
 
 struct cfg_file {
 	config_t cfg;			/* first: settings lead back here */

@@ -14,6 +14,7 @@ void cfg_loader_free(struct cfg_loader *l)
 		free(l->files[i]);
 	free(l->files);
 	bace_buf_free(&l->text);
+	cfg_bundle_free(&l->bundle);
 	*l = (struct cfg_loader){ 0 };
 }
 
@@ -119,7 +120,7 @@ char *cfg_reference(config_setting_t *group, const char *key, const char *kind,
 		cfg_no_memory(f->loader);
 		return NULL;
 	}
-	if (access(path, R_OK)) {
+	if (!cfg_readable(f->loader, path)) {
 		int rc = errno;
 
 		cfg_suggest_profile(kind, name, near, sizeof(near));
@@ -135,16 +136,6 @@ char *cfg_reference(config_setting_t *group, const char *key, const char *kind,
 
 /* ---- one file ---- */
 
-/* Its path among the profiles: the text, and so its hash, must not depend on
- * where they are installed. */
-static const char *portable_path(const char *path)
-{
-	const char *dir = profiles_dir();
-	size_t n = strlen(dir);
-
-	return !strncmp(path, dir, n) && path[n] == '/' ? path + n + 1 : path;
-}
-
 static bool keep_file(struct cfg_loader *l, const char *path, const char *text, size_t len)
 {
 	char *copy = strdup(path);
@@ -153,8 +144,7 @@ static bool keep_file(struct cfg_loader *l, const char *path, const char *text, 
 		free(copy);
 		return cfg_no_memory(l);
 	}
-	if (bace_buf_addf(&l->text, "#### %s\n", portable_path(path)) || bace_buf_add(&l->text, text, len) ||
-	    bace_buf_add(&l->text, "\n", len && text[len - 1] != '\n'))
+	if (cfg_bundle_add(&l->text, path, text, len))
 		return cfg_no_memory(l);
 	return true;
 }
@@ -192,7 +182,7 @@ bool cfg_open(struct cfg_loader *l, const char *path, struct cfg_file *f)
 
 	*f = (struct cfg_file){ .loader = l };
 	config_init(&f->cfg);
-	if (bace_read_file(path, CFG_FILE_MAX, &text, &len, &e)) {
+	if (cfg_read_text(l, path, &text, &len, &e)) {
 		if (e.errnum == ENOMEM)
 			return cfg_no_memory(l);
 		bace_diag_add(l->diags, path, 0, "%s", e.msg);

@@ -133,15 +133,19 @@ static char *find_top(struct cfg_loader *l, const char *kind, const char *name)
 {
 	char *path = cfg_resolve(kind, name, NULL);
 	CLEANUP_FREE char *text = NULL;
-	char near[96];
 	struct bace_err err;
+	char near[96];
+	size_t len;
 
 	if (!path) {
 		cfg_no_memory(l);
 		return NULL;
 	}
-	if (!bace_read_file(path, CFG_FILE_MAX, &text, NULL, &err))
+	if (!bace_read_file(path, CFG_FILE_MAX, &text, &len, &err)) {
+		if (cfg_bundle_is(text, len) && !cfg_bundle_take(l, path, STEAL_PTR(text), len))
+			free(STEAL_PTR(path));
 		return path;
+	}
 	cfg_suggest_profile(kind, name, near, sizeof(near));
 	bace_diag_add(l->diags, name, 0, "%s%s", err.msg, near);
 	free(path);
@@ -159,8 +163,10 @@ int experiment_load(const char *path, struct experiment *out, struct bace_diags 
 	set_defaults(out);
 	out->path = find_top(&l, "experiments", path);
 	if (out->path) {
-		load_default_name(out->path, out->name);
-		if (cfg_open(&l, out->path, &f))
+		const char *top = l.bundle.n ? l.bundle.v[0].path : out->path;
+
+		load_default_name(top, out->name);
+		if (cfg_open(&l, top, &f))
 			load_root(&l, cfg_root(&f), out);
 		cfg_close(&f);
 	}
@@ -203,7 +209,7 @@ int cluster_load(const char *name_or_path, struct cluster *out, struct bace_diag
 	*out = (struct cluster){ 0 };
 	CLEANUP_FREE char *path = find_top(&l, "clusters", name_or_path);
 	if (path)
-		load_cluster(&l, path, out);
+		load_cluster(&l, l.bundle.n ? l.bundle.v[0].path : path, out);
 	rc = cfg_loader_status(&l, since, err);
 	cfg_loader_free(&l);
 	if (rc)

@@ -2,7 +2,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config.h"
 #include "harness/cmd/cmd.h"
 
 static const struct command *const commands[] = {
@@ -123,7 +122,9 @@ int main(int argc, char **argv)
 			return BACE_EXIT_OK;
 		}
 		if (!strcmp(argv[i], "--version")) {
-			puts("bace " BACE_VERSION);
+			const char *git = bace_git_revision();
+
+			printf("bace %s%s%s%s\n", bace_version(), git ? " (" : "", git ? git : "", git ? ")" : "");
 			return BACE_EXIT_OK;
 		}
 		if (!strcmp(argv[i], "--json")) {

@@ -19,6 +19,8 @@ struct computed {
 	struct stage_cost *stages;
 	struct hop_cost *fwd, *rev;
 	double *numbers;		/* N_ARRAYS of cap */
+	void (*on_op)(void *arg, const struct timeline_op *op);	/* while operations are asked for */
+	void *arg;
 };
 
 static void free_scratch(struct computed *o)
@@ -85,7 +87,7 @@ static int simulate(struct computed *o, const struct moment *m, const struct pla
 	bool wraps = o->schedule == SCHED_INTERLEAVED_1F1B, zb = o->schedule == SCHED_ZB_H1;
 	double weight = zb ? schedule_weight_share(m->exp->models[m->exp->jobs[p->job].model].recompute) : 0;
 	double *v[N_ARRAYS];
-	struct pipeline_result r = { 0 };
+	struct pipeline_result r = { .on_op = o->on_op, .arg = o->arg };
 	int rc;
 
 	for (size_t i = 0; i < N_ARRAYS; i++)
@@ -141,6 +143,68 @@ static int step_times(struct oracle *base, const struct moment *m, struct step_e
 		return bace_fail(e, ENOMEM, "step times of %d jobs: out of memory", m->n);
 	for (int i = 0; !rc && i < m->n; i++)
 		rc = estimate(o, m, i, &out[i], e);
+	return rc;
+}
+
+/* ---- the operations behind a step ---- */
+
+/* Messages of one stage leave in the order in which its operations end. */
+struct op_reader {
+	const struct computed *o;
+	void (*on_op)(void *arg, const struct predicted_op *op);
+	void *arg;
+	int n, chunks;
+	double *fwd_free, *rev_free;	/* [n]: when the stage's link is free again */
+};
+
+static double send(double made_s, const struct hop_cost *hop, double *link_free)
+{
+	*link_free = fmax(made_s, *link_free) + hop->serialisation_s;
+	return *link_free + hop->latency_s;
+}
+
+static void send_on(struct op_reader *r, const struct timeline_op *op)
+{
+	struct predicted_op m = { .micro_batch = op->micro_batch, .kind = op->kind, .received = true,
+				  .start_s = op->end };
+	bool forward = op->kind == OP_FORWARD;
+	int next = op->stage + (forward ? 1 : -1);
+	bool wraps = next < 0 || next == r->n;
+
+	/* Round the end to the next chunk, unless it was the last. */
+	if (op->kind == OP_WEIGHT || (wraps && op->chunk == (forward ? r->chunks - 1 : 0)))
+		return;
+	m.stage = (next + r->n) % r->n;
+	m.end_s = forward ? send(op->end, &r->o->fwd[op->stage], &r->fwd_free[op->stage]) :
+			    send(op->end, &r->o->rev[m.stage], &r->rev_free[op->stage]);
+	r->on_op(r->arg, &m);
+}
+
+static void read_op(void *arg, const struct timeline_op *op)
+{
+	struct op_reader *r = arg;
+
+	r->on_op(r->arg, &(struct predicted_op){ .stage = op->stage, .micro_batch = op->micro_batch,
+		.kind = op->kind, .start_s = op->start, .end_s = op->end });
+	send_on(r, op);
+}
+
+int oracle_event_sim_ops(struct oracle *base, const struct moment *m, int which,
+			 void (*on_op)(void *arg, const struct predicted_op *op), void *arg, struct bace_err *e)
+{
+	struct computed *o = (struct computed *)base;
+	size_t n = (size_t)m->placements[which]->n_gpus;
+	CLEANUP_FREE double *link_free = calloc(2 * n + 1, sizeof(*link_free));
+	struct op_reader r = { o, on_op, arg, (int)n, o->chunks, link_free, link_free + n };
+	struct step_estimate ignored;
+	int rc;
+
+	if (!link_free || shares_compute(&o->shares, m, o->chunks))
+		return bace_fail(e, ENOMEM, "operations of %d jobs: out of memory", m->n);
+	o->on_op = read_op;
+	o->arg = &r;
+	rc = estimate(o, m, which, &ignored, e);
+	o->on_op = NULL;
 	return rc;
 }
 

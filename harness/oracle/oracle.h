@@ -51,6 +51,20 @@ static inline void oracle_destroy(struct oracle *o)
 		o->destroy(o);
 }
 
+/* One operation of one step as event-sim predicts it, or a message: from when it
+ * was made to its arrival at `stage`. Unscaled seconds from the step's start. */
+struct predicted_op {
+	int stage, micro_batch;
+	uint8_t kind;			/* enum op_kind; of a message: of the operation that made it */
+	bool received;
+	double start_s, end_s;
+};
+/* Every operation and message of placements[which]; in order within a stage.
+ * o is of oracle_event_sim. */
+int oracle_event_sim_ops(struct oracle *o, const struct moment *m, int which,
+			 void (*on_op)(void *arg, const struct predicted_op *op), void *arg,
+			 struct bace_err *err);
+
 /* Goodput that placements[which] has of the directed link src -> dst: capacity
  * minus what max-min sharing gives the others; alone, or not on its way, all of
  * it. Every job on a link, in either direction of its path, demands

@@ -158,6 +158,34 @@ static int add_ops(struct run *r, int64_t id, const struct tb_result *res, int j
 	return rc;
 }
 
+struct sim_ops {
+	struct run *r;
+	int64_t placement;
+	int rc;
+	struct bace_err *e;
+};
+
+static void add_sim_op(void *arg, const struct predicted_op *op)
+{
+	struct sim_ops *a = arg;
+	double scale = a->r->exp->testbed.scale_time;
+	int kind = op->kind + (op->received ? 3 : 0);
+
+	if (!a->rc)
+		a->rc = store_add_sim_op(a->r->store, &(struct op_row){ .placement_id = a->placement,
+			.stage = op->stage, .micro_batch = op->micro_batch, .kind = op_names[kind],
+			.start_s = op->start_s * scale, .end_s = op->end_s * scale }, a->e);
+}
+
+/* What event simulation says one step is made of, to set beside what was measured. */
+static int add_sim_ops(struct run *r, int64_t id, const struct moment *m, int which, struct bace_err *e)
+{
+	struct sim_ops a = { r, id, 0, e };
+	int rc = oracle_event_sim_ops(r->event_sim, m, which, add_sim_op, &a, e);
+
+	return rc ? rc : a.rc;
+}
+
 static int add_placement(struct run *r, const struct moment *m, int which,
 			 const struct measured_moment *mm, double closed_form_s,
 			 double event_sim_s, int64_t *id, struct bace_err *e)
@@ -207,6 +235,8 @@ int record_moment(struct run *r, const struct moment_rows *v, struct bace_err *e
 			rc = add_transfers(r, id, v->result, i, e);
 		if (!rc && v->cell && r->o->keep_timeline)
 			rc = add_ops(r, id, v->result, i, e);
+		if (!rc && v->cell && v->measured->valid && r->o->keep_timeline)
+			rc = add_sim_ops(r, id, v->moment, i, e);
 	}
 	if (!rc && v->cell && v->measured->valid)
 		rc = add_settled_moment(r, v->measured, e);

@@ -242,6 +242,7 @@ static int begin(struct run *r, struct bace_err *e)
 	if (rc)
 		return rc;
 	rc = store_run_begin(r->store, &(struct run_info){ .command = r->o->command,
+		.git_revision = bace_git_revision(),
 		.experiment = exp->name, .config_text = exp->text, .config_hash = exp->text_hash,
 		.seed = exp->seed, .version = BACE_VERSION, .kernel = u.release,
 		.backend = exp->oracle_measured ? backend_name(r->backend) : NULL,

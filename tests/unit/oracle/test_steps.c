@@ -222,12 +222,110 @@ static void key_by_names(void **state)
 	end(&c);
 }
 
+/* ---- the operations behind a step ---- */
+
+struct ops {
+	size_t n, cap;
+	struct predicted_op *v;
+};
+
+static void keep_op(void *arg, const struct predicted_op *op)
+{
+	struct ops *o = arg;
+
+	assert_int_equal(BACE_PUSH(o->v, o->n, o->cap, *op), 0);
+}
+
+static struct ops ask_ops(const struct moment *m, enum schedule_kind s, int v, double *step_s)
+{
+	struct ops ops = { 0 };
+	struct oracle *o;
+
+	assert_int_equal(oracle_event_sim(s, v, true, &o, NULL), 0);
+	assert_int_equal(oracle_event_sim_ops(o, m, 0, keep_op, &ops, NULL), 0);
+	*step_s = ask(o, m, 0).step_s;
+	oracle_destroy(o);
+	return ops;
+}
+
+static const struct predicted_op *message_for(const struct ops *o, const struct predicted_op *op)
+{
+	for (size_t i = 0; i < o->n; i++)
+		if (o->v[i].received && o->v[i].stage == op->stage && o->v[i].kind == op->kind &&
+		    o->v[i].micro_batch == op->micro_batch)
+			return &o->v[i];
+	return NULL;
+}
+
+/* Every operation starts when its message is there and the GPU is free, whichever is later. */
+static void operations_follow_messages(void **state)
+{
+	static const enum schedule_kind kinds[] = { SCHED_GPIPE, SCHED_1F1B, SCHED_EAGER_1F1B, SCHED_ZB_H1 };
+
+	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+		struct bench b;
+		double step_s, last = 0, free_at[4] = { 0 };
+		size_t messages = 0;
+
+		begin(&b);
+		add(&b, 0, 3, (struct placement_part[]){ { 0, 1 }, { 1, 2 }, { 2, 1 } });
+		struct ops o = ask_ops(&b.m, kinds[k], 1, &step_s);
+
+		for (size_t i = 0; i < o.n; i++) {
+			const struct predicted_op *op = &o.v[i], *m = message_for(&o, op);
+			bool first = op->kind == OP_WEIGHT || op->stage == (op->kind == OP_FORWARD ? 0 : 3);
+
+			messages += op->received;
+			if (op->received)
+				continue;
+			assert_int_equal(m == NULL, first);
+			assert_close(op->start_s, fmax(m ? m->end_s : 0, free_at[op->stage]));
+			free_at[op->stage] = op->end_s;
+			last = fmax(last, op->end_s);
+		}
+		assert_int_equal(messages, 2 * 4 * 3);	/* both ways, m = 4, three hops */
+		assert_close(last, step_s);
+		free(o.v);
+		end(&b);
+	}
+}
+
+static void operations_by_hand(void **state)
+{
+	struct bench b;
+	double step_s;
+
+	begin(&b);
+	pair(&b, 0, 0, 1);
+	struct ops o = ask_ops(&b.m, SCHED_GPIPE, 1, &step_s);
+	const struct predicted_op *m = message_for(&o, &(struct predicted_op){ .stage = 1, .kind = OP_FORWARD });
+
+	/* 0.5 s to make, 8 Mbit at 100 Mbit/s, 0.25 s on the way */
+	assert_close(m->start_s, 0.5);
+	assert_close(m->end_s, 0.83);
+	/* back at 50 Mbit/s: forwards are through at 0.83 + 4 x 0.5, then 1 s */
+	m = message_for(&o, &(struct predicted_op){ .stage = 0, .kind = OP_BACKWARD });
+	assert_close(m->start_s, 3.83);
+	assert_close(m->end_s, 3.83 + 0.16 + 0.25);
+	free(o.v);
+	/* interleaved: a message between all chunks of a micro-batch, forth and back */
+	o = ask_ops(&b.m, SCHED_INTERLEAVED_1F1B, 2, &step_s);
+	size_t messages = 0;
+	for (size_t i = 0; i < o.n; i++)
+		messages += o.v[i].received;
+	assert_int_equal(messages, 2 * 4 * (2 * 2 - 1));
+	assert_int_equal(o.n - messages, 2 * 4 * 2 * 2);
+	free(o.v);
+	end(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(closed_form_by_hand), cmocka_unit_test(slower_gpus), cmocka_unit_test(event_simulation),
 		cmocka_unit_test(interleaved_needs_divisor), cmocka_unit_test(dead_link),
 		cmocka_unit_test(scratch_leaves_nothing), cmocka_unit_test(keys), cmocka_unit_test(key_by_names),
+		cmocka_unit_test(operations_follow_messages), cmocka_unit_test(operations_by_hand),
 	};
 
 	return cmocka_run_group_tests_name("oracle-steps", tests, NULL, NULL);

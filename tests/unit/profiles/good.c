@@ -1,6 +1,7 @@
 /* What a good file says arrives, in the right unit and place; and every profile
  * that is shipped loads. */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -257,7 +258,7 @@ static void test_text(void **state)
 		assert_non_null(strstr(e.text, parts[i]));
 	assert_int_equal(e.n_files, 8);
 	/* Under the names they have among the profiles, wherever those are. */
-	assert_non_null(strstr(e.text, "#### clusters/c.cfg\n"));
+	assert_non_null(strstr(e.text, "#### clusters/c.cfg, "));
 	assert_null(strstr(e.text, tree_dir()));
 	assert_int_equal(e.text_hash, bace_hash64(e.text, strlen(e.text), 0));
 	load(&again);
@@ -267,6 +268,48 @@ static void test_text(void **state)
 	load(&again);
 	assert_int_not_equal(again.text_hash, e.text_hash);
 	experiment_free(&again);
+	experiment_free(&e);
+	tree_reset();
+}
+
+static void write_text(const char *path, const char *text, size_t len)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(text, 1, len, f), len);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* What a run keeps loads as the experiment it was, whatever became of its files. */
+static void test_bundle(void **state)
+{
+	struct bace_diags d = { 0 };
+	struct experiment e, again;
+	char path[256];
+
+	tree_reset();
+	/* A comment that looks like the line between files; a file without an end of line. */
+	tree_write("jobs/j.cfg", "#### jobs/x.cfg, 3 bytes\njobs = ({name=\"a\"; model=\"m1\"; micro_batches=4; steps=2.0;})");
+	tree_write("models/models.cfg", tree_good_models);
+	load(&e);
+	snprintf(path, sizeof(path), "%s/../bace-bundle-%d.cfg", tree_dir(), getpid());
+	write_text(path, e.text, strlen(e.text));
+	tree_write("jobs/j.cfg", NULL);
+	tree_write("clusters/c.cfg", "nonsense");
+	assert_int_equal(experiment_load(path, &again, &d, NULL), 0);
+	assert_string_equal(again.text, e.text);
+	assert_int_equal(again.text_hash, e.text_hash);
+	assert_string_equal(again.name, e.name);
+	assert_string_equal(again.path, path);
+	assert_int_equal(again.n_jobs, 1);
+	experiment_free(&again);
+	/* A truncated one is no experiment at all. */
+	write_text(path, e.text, strlen(e.text) - 20);
+	assert_int_equal(experiment_load(path, &again, &d, NULL), -EINVAL);
+	assert_non_null(strstr(d.v[0].text, "damaged"));
+	bace_diags_free(&d);
+	unlink(path);
 	experiment_free(&e);
 	tree_reset();
 }
@@ -445,7 +488,7 @@ int main(void)
 		cmocka_unit_test(test_cluster),	   cmocka_unit_test(test_links),
 		cmocka_unit_test(test_cluster_choices), cmocka_unit_test(test_jobs_and_models),
 		cmocka_unit_test(test_defaults),   cmocka_unit_test(test_everything_given),
-		cmocka_unit_test(test_text),	   cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_text), cmocka_unit_test(test_bundle),	   cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_shipped),	   cmocka_unit_test(test_shipped_prices),
 		cmocka_unit_test(test_six_regions),
 	};
