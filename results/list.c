@@ -29,11 +29,9 @@ static bool is_alive(const char *process)
 	return p && strtoll(p, NULL, 10) == began;
 }
 
-static const char *status_of(sqlite3_stmt *q)
+const char *run_status(const char *status, const char *process)
 {
-	const char *status = column_text(q, 1);
-
-	if (strcmp(status, "running") || is_alive(column_text(q, 8)))
+	if (strcmp(status, "running") || is_alive(process))
 		return status;
 	return "killed";
 }
@@ -74,7 +72,7 @@ int results_print_runs(struct store *s, const struct runs_filter *f, FILE *to, b
 		" run r WHERE ?1 IS NULL OR experiment = ?1 ORDER BY id DESC", f ? f->experiment : NULL, &q, e);
 
 	while (!rc && (!f || !f->limit || n < f->limit) && sqlite3_step(q) == SQLITE_ROW) {
-		const char *status = status_of(q);
+		const char *status = run_status(column_text(q, 1), column_text(q, 8));
 
 		if (f && f->status && strcmp(f->status, status))
 			continue;

@@ -50,6 +50,10 @@ int store_run_begin(struct store *s, const struct run_info *r, char id[32], stru
 int store_run_set_inventory(struct store *s, const char *run, const char *json, struct bace_err *e);
 int store_run_end(struct store *s, const char *run, const char *status, struct bace_err *e);
 
+/* The files of a run's experiment in one text, which `bace run` takes as the
+ * experiment it was. malloc'd. */
+int store_run_config(struct store *s, const char *run, char **text, char **backend, struct bace_err *e);
+
 /* One transaction a cell. */
 int store_begin(struct store *s, struct bace_err *e);
 int store_commit(struct store *s, struct bace_err *e);
@@ -167,6 +171,26 @@ int store_add_moment(struct store *s, const char *run, const char *settings, con
  * -ENOENT: none; err names the nearest. */
 int store_find_run(struct store *s, const char *given, char id[32], struct bace_err *e);
 
+/* ---- looking after it ---- */
+/* Prints what is wrong and what is in it. */
+int store_check(struct store *s, FILE *to, bool json, int *n_problems, struct bace_err *e);
+
+struct gc_options {		/* a run goes when all that are given mean it; a live one never does */
+	const char *run;
+	const char *status;	/* done, failed, interrupted, killed */
+	double older_s;		/* NAN: of any age */
+	bool timelines;		/* only the operations go, the run stays */
+	bool dry_run;
+};
+struct gc_result {
+	size_t n;
+	char **ids;		/* what went, or would */
+	int64_t bytes_before, bytes_after;
+};
+/* Without any of run, status and older_s nothing goes, the file is made compact. */
+int store_gc(struct store *s, const struct gc_options *o, struct gc_result *out, struct bace_err *e);
+void gc_result_free(struct gc_result *r);
+
 /* ---- output ---- */
 /* What of a run to show; NULL: all. */
 struct run_filter {
@@ -220,6 +244,20 @@ struct compare_summary {
 };
 int results_compare(struct store *s, const char *run, const struct compare_options *o, FILE *to, bool json,
 		    bool color, int width, struct compare_summary *out, struct bace_err *e);
+
+struct diff_options {
+	uint64_t seed;		/* of the bootstrap */
+	int resamples;
+	bool record;		/* keep the figures with run b, kind "rerun" */
+};
+struct diff_summary {
+	size_t n;		/* placements that both measured */
+	double median_abs, worst_abs;	/* |b / a - 1| of the median step time */
+};
+/* What is different in how two runs came about, and how far b's step times,
+ * completion times and costs are from a's. */
+int results_diff(struct store *s, const char *a, const char *b, const struct diff_options *o, FILE *to,
+		 bool json, bool color, int width, struct diff_summary *out, struct bace_err *e);
 
 /* One self-contained HTML file; plots by gnuplot (SVG inside; without gnuplot
  * the file says so and has the tables). Written whole or not at all. */

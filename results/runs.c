@@ -58,3 +58,18 @@ int store_find_run(struct store *s, const char *given, char id[32], struct bace_
 		return bace_fail(e, ENOENT, "run `%s': more than one begins so, %s is the oldest", given, id);
 	return 0;
 }
+
+int store_run_config(struct store *s, const char *run, char **text, char **backend, struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	int rc = store_query(s, "SELECT config_text, backend FROM run WHERE id = ?", run, &q, e);
+
+	if (rc)
+		return rc;
+	if (sqlite3_step(q) != SQLITE_ROW)
+		rc = bace_fail(e, ENOENT, "store %s: no run %s", s->path, run);
+	else if (!(*text = strdup(column_text(q, 0))) || !(*backend = strdup(column_text(q, 1))))
+		rc = bace_fail(e, ENOMEM, "run %s: out of memory", run);
+	sqlite3_finalize(q);
+	return rc;
+}

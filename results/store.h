@@ -32,6 +32,9 @@ int store_query(struct store *s, const char *sql, const char *run, sqlite3_stmt 
 double column_number(sqlite3_stmt *q, int column);
 const char *column_text(sqlite3_stmt *q, int column);
 
+/* What a run's row says it is; "killed" when it says "running" and its process is gone. */
+const char *run_status(const char *status, const char *process);
+
 /* What the bytes of a file say, without a database library in the way.
  * Returns 0 when it may be opened (or is not there), else -errno with what is
  * wrong with it. *version is -1 when only the library can tell (a log beside

@@ -5,6 +5,7 @@
 
 #include "harness/cmd/claims_summary.h"
 #include "harness/cmd/cmd.h"
+#include "harness/cmd/execute.h"
 #include "harness/cmd/heap.h"
 #include "harness/cmd/progress.h"
 
@@ -72,20 +73,6 @@ static int parse(struct args *a, int argc, char **argv)
 	return rc;
 }
 
-static int load(const char *path, struct experiment *exp)
-{
-	struct bace_diags d = { 0 };
-	struct bace_err e = { 0 };
-
-	if (!experiment_load(path, exp, &d, &e))
-		return 0;
-	bace_diags_print(&d, stderr);
-	if (!d.n)
-		cmd_error(&cmd_claims, 0, "%s", e.msg);
-	bace_diags_free(&d);
-	return BACE_EXIT_INPUT;
-}
-
 static int present(const struct cmd_globals *g, const struct args *a, const struct claims *c)
 {
 	struct summary s;
@@ -118,7 +105,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	int rc = parse(&a, argc, argv);
 
 	if (!rc)
-		rc = load(a.base, &base);
+		rc = load_experiment(&cmd_claims, a.base, &base);
 	if (rc)
 		return rc;
 	heap_keep();

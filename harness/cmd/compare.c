@@ -34,10 +34,8 @@ static int parse(struct args *a, int argc, char **argv)
 				return cmd_misuse(&cmd_compare, "--resamples %s: must be 100 to 1000000", optarg);
 			break;
 		case 'f':
-			a->limit = strtod(optarg, &end) / 100;
-			if (*end || end == optarg || !(a->limit >= 0))
-				return cmd_misuse(&cmd_compare, "--fail-above %s: must be a percentage, e.g. 12",
-						  optarg);
+			if (parse_percent(&cmd_compare, "--fail-above", optarg, &a->limit))
+				return BACE_EXIT_INPUT;
 			break;
 		default: return cmd_misuse(&cmd_compare, "bad options");
 		}

@@ -6,6 +6,7 @@
 
 static const struct command *const commands[] = {
 	&cmd_run,
+	&cmd_rerun,
 	&cmd_sim,
 	&cmd_merge,
 	&cmd_claims,
@@ -16,10 +17,12 @@ static const struct command *const commands[] = {
 	&cmd_runs,
 	&cmd_show,
 	&cmd_compare,
+	&cmd_diff,
 	&cmd_report,
 	&cmd_export,
 	&cmd_trace,
 	&cmd_overhead,
+	&cmd_store,
 	&cmd_keygen,
 	&cmd_lab_inner,
 	&cmd_lab_uml,

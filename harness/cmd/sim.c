@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "harness/cmd/cmd.h"
+#include "harness/cmd/execute.h"
 #include "harness/cmd/heap.h"
 #include "harness/cmd/progress.h"
 #include "harness/cmd/sweep_table.h"
@@ -111,20 +112,6 @@ static int choose_oracles(struct args *a, const struct experiment *exp)
 	return 0;
 }
 
-static int load(const struct command *c, const char *path, struct experiment *exp)
-{
-	struct bace_diags d = { 0 };
-	struct bace_err e = { 0 };
-
-	if (!experiment_load(path, exp, &d, &e))
-		return 0;
-	bace_diags_print(&d, stderr);
-	if (!d.n)
-		cmd_error(c, 0, "%s", e.msg);
-	bace_diags_free(&d);
-	return BACE_EXIT_INPUT;
-}
-
 /* A name that no policy has is bad input, found before anything runs. */
 static int check_policies(const struct experiment *exp)
 {
@@ -176,7 +163,7 @@ static int run_sim(const struct cmd_globals *g, int argc, char **argv)
 	int rc = parse(&a, argc, argv);
 
 	if (!rc)
-		rc = load(&cmd_sim, a.experiment, &exp);
+		rc = load_experiment(&cmd_sim, a.experiment, &exp);
 	if (rc)
 		return rc;
 	rc = choose_oracles(&a, &exp);

@@ -38,10 +38,19 @@ int stored_open(const struct command *c, const struct cmd_globals *g, bool write
 	return rc ? stored_fail(c, rc, &e) : 0;
 }
 
-static int width_of_terminal(void)
+bool output_color(const struct cmd_globals *g)
+{
+	const char *none = getenv("NO_COLOR");
+
+	return isatty(STDOUT_FILENO) && !g->json && !(none && *none);
+}
+
+int output_width(const struct cmd_globals *g)
 {
 	struct winsize w;
 
+	if (!isatty(STDOUT_FILENO) || g->json)
+		return 0;
 	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 80;
 }
 
@@ -58,14 +67,13 @@ static void exec_pager(int in)
 
 void output_begin(const struct cmd_globals *g, struct output *o)
 {
-	const char *none = getenv("NO_COLOR");
 	int fds[2];
 
 	*o = (struct output){ .to = stdout };
 	if (!isatty(STDOUT_FILENO) || g->json)
 		return;
-	o->color = !(none && *none);
-	o->width = width_of_terminal();
+	o->color = output_color(g);
+	o->width = output_width(g);
 	if (access("/usr/bin/less", X_OK) && !getenv("PAGER"))
 		return;
 	fflush(stdout);

@@ -11,6 +11,8 @@ int stored_open(const struct command *c, const struct cmd_globals *g, bool write
 /* Prints e; the enum bace_exit that rc stands for. */
 int stored_fail(const struct command *c, int rc, const struct bace_err *e);
 
+bool output_color(const struct cmd_globals *g);
+int output_width(const struct cmd_globals *g);	/* 0: a pipe, or for machines */
 /* Standard output: a pager on a terminal, else itself. */
 struct output {
 	FILE *to;
@@ -21,5 +23,11 @@ struct output {
 void output_begin(const struct cmd_globals *g, struct output *o);
 /* 0, or -errno when what was written did not arrive. */
 int output_end(struct output *o);
+
+/* Prints how the second run differs from the first; limit: a fraction, NaN none. */
+int diff_stored(const struct command *c, const struct cmd_globals *g, const char *first, const char *second,
+		const struct diff_options *o, double limit);
+/* "12" -> 0.12; 0 or an enum bace_exit with the message printed. */
+int parse_percent(const struct command *c, const char *option, const char *text, double *out);
 
 #endif

@@ -1,0 +1,131 @@
+#include "harness/cmd/execute.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/cmd/stored.h"
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+	interrupted = 1;
+}
+
+static bool is_cancelled(void *arg)
+{
+	return interrupted;
+}
+
+static void progress(void *arg, const char *line)
+{
+	const int64_t *start = arg;
+
+	fprintf(stderr, "%6.1f s  %s\n", (double)(bace_mono_ns() - *start) / 1e9, line);
+}
+
+static void catch_signals(void)
+{
+	struct sigaction a = { .sa_handler = on_signal };
+
+	sigaction(SIGINT, &a, NULL);
+	sigaction(SIGTERM, &a, NULL);
+	sigaction(SIGHUP, &a, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+int load_experiment(const struct command *c, const char *path, struct experiment *exp)
+{
+	struct bace_diags d = { 0 };
+	struct bace_err e = { 0 };
+
+	if (!experiment_load(path, exp, &d, &e))
+		return 0;
+	bace_diags_print(&d, stderr);
+	if (!d.n)
+		cmd_error(c, 0, "%s", e.msg);
+	bace_diags_free(&d);
+	return BACE_EXIT_INPUT;
+}
+
+int parse_backend(const struct command *c, const char *name, struct run_options *o)
+{
+	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
+		if (strcmp(backend_name((enum backend_kind)b), name))
+			continue;
+		o->has_backend = true;
+		o->backend = (enum backend_kind)b;
+		return 0;
+	}
+	return cmd_misuse(c, "--backend %s: must be auto, netem, nfqueue or uml", name);
+}
+
+static int exit_code(int rc)
+{
+	switch (rc) {
+	case 0: return BACE_EXIT_OK;
+	case -EINVAL: return BACE_EXIT_INPUT;
+	case -ENOTSUP: return BACE_EXIT_ENV;
+	default: return BACE_EXIT_FAILED;
+	}
+}
+
+static int write_report(const struct cmd_globals *g, const struct execution *x, struct store *s, const char *id,
+			struct bace_err *e)
+{
+	const char *slash = strrchr(x->o.store_path, '/');
+	CLEANUP_FREE char *path = NULL;
+	int rc;
+
+	if (x->report)
+		path = strdup(x->report);
+	else if (asprintf(&path, "%.*s%s.html", slash ? (int)(slash - x->o.store_path) + 1 : 0, x->o.store_path,
+			  id) < 0)
+		path = NULL;
+	rc = path ? results_write_report(s, id, path, e) : bace_fail(e, ENOMEM, "report: out of memory");
+	if (!rc && !g->quiet)
+		fprintf(g->json || x->no_tables ? stderr : stdout, "\nreport: %s\n", path);
+	return rc;
+}
+
+/* The run's tables on stdout, its report beside the store. */
+static int present(const struct cmd_globals *g, const struct execution *x, const char *id)
+{
+	struct store *s = NULL;
+	struct bace_err e = { 0 };
+	int rc = store_open_readonly(x->o.store_path, &s, &e);
+
+	if (!rc && !x->no_tables)
+		rc = g->json ? results_print_run_json(s, id, stdout, &e) :
+			results_print_run(s, id, stdout, output_color(g), output_width(g), &e);
+	if (!rc && !x->no_report)
+		rc = write_report(g, x, s, id, &e);
+	store_close(s);
+	return rc ? cmd_error(x->command, BACE_EXIT_FAILED, "%s", e.msg) : 0;
+}
+
+int execute(const struct cmd_globals *g, struct execution *x, struct experiment *exp, char id[32])
+{
+	CLEANUP_FREE char *store = g->store ? strdup(g->store) : store_default_path();
+	struct bace_err e = { 0 };
+	int64_t start = bace_mono_ns();
+	int rc, shown = 0;
+
+	id[0] = '\0';
+	x->o.self = g->self;
+	x->o.command = g->line;
+	x->o.store_path = store;
+	x->o.on_progress = g->quiet ? NULL : progress;
+	x->o.cancelled = is_cancelled;
+	x->o.arg = &start;
+	catch_signals();
+	rc = store ? run_experiment(exp, &x->o, id, &e) : bace_fail(&e, ENOMEM, "out of memory");
+	if (id[0] && (!rc || rc == -EBADMSG))
+		shown = present(g, x, id);
+	if (rc)
+		return cmd_error(x->command, exit_code(rc), "%s", e.msg);
+	return shown;
+}

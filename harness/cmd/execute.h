@@ -1,0 +1,23 @@
+/* Running an experiment from the command line: what `run' and `rerun' share. */
+#ifndef BACE_CMD_EXECUTE_H
+#define BACE_CMD_EXECUTE_H
+
+#include "harness/cmd/cmd.h"
+#include "harness/run/run.h"
+
+struct execution {
+	const struct command *command;	/* in whose name errors are printed */
+	struct run_options o;
+	const char *report;		/* NULL: beside the store */
+	bool no_report;
+	bool no_tables;
+};
+
+/* Loads an experiment; prints every error. Returns 0 or an enum bace_exit. */
+int load_experiment(const struct command *c, const char *path, struct experiment *exp);
+/* --backend's argument; 0 or an enum bace_exit with the message printed. */
+int parse_backend(const struct command *c, const char *name, struct run_options *o);
+/* Runs it with progress, catching signals, and presents it. id: "" if none began. */
+int execute(const struct cmd_globals *g, struct execution *x, struct experiment *exp, char id[32]);
+
+#endif
