@@ -1,3 +1,4 @@
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -5,6 +6,7 @@
 #include "harness/cmd/cmd.h"
 
 static const struct command *const commands[] = {
+	&cmd_init,
 	&cmd_run,
 	&cmd_rerun,
 	&cmd_sim,
@@ -23,6 +25,7 @@ static const struct command *const commands[] = {
 	&cmd_trace,
 	&cmd_overhead,
 	&cmd_store,
+	&cmd_doctor,
 	&cmd_keygen,
 	&cmd_lab_inner,
 	&cmd_lab_uml,
@@ -101,6 +104,45 @@ static char *join(int argc, char **argv)
 	return b.p;
 }
 
+/* Options of bace itself behind the command: taken out, so that they may stand
+ * anywhere. What follows `--' is the command's, and so is all of `bace lab exec'. */
+static int take_globals(const struct command *c, int argc, char **argv, struct cmd_globals *g, bool *help_wanted)
+{
+	int n = 1, i = 1;
+
+	if (!c->summary || !strcmp(c->name, "lab"))
+		return argc;
+	for (; i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "--json"))
+			g->json = true;
+		else if (!strcmp(argv[i], "--help"))
+			*help_wanted = true;
+		else if (!strcmp(argv[i], "--store") && i + 1 < argc)
+			g->store = argv[++i];
+		else
+			argv[n++] = argv[i];
+	}
+	while (i < argc)
+		argv[n++] = argv[i++];
+	argv[n] = NULL;
+	return n;
+}
+
+/* Every command, for what is generated from it. */
+static int help_json(void)
+{
+	json_t *all = json_array();
+	int rc;
+
+	for (size_t i = 0; commands[i]; i++)
+		if (commands[i]->summary)
+			json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "name", commands[i]->name, "summary",
+				commands[i]->summary, "usage", commands[i]->usage));
+	rc = json_dumpf(all, stdout, JSON_INDENT(1)) || putchar('\n') != '\n';
+	json_decref(all);
+	return rc ? BACE_EXIT_FAILED : BACE_EXIT_OK;
+}
+
 static char *self_path(void)
 {
 	char buf[4096];
@@ -112,13 +154,12 @@ static char *self_path(void)
 	return strdup(buf);
 }
 
-int main(int argc, char **argv)
+/* Options before the command; the index of the command, or an exit status with *done. */
+static int read_globals(int argc, char **argv, struct cmd_globals *g, bool *done)
 {
-	CLEANUP_FREE char *line = join(argc, argv);
-	CLEANUP_FREE char *self = self_path();
-	struct cmd_globals g = { .self = self, .line = line };
 	int i = 1;
 
+	*done = true;
 	for (; i < argc && argv[i][0] == '-'; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
 			help(stdout);
@@ -131,18 +172,48 @@ int main(int argc, char **argv)
 			return BACE_EXIT_OK;
 		}
 		if (!strcmp(argv[i], "--json")) {
-			g.json = true;
+			g->json = true;
 		} else if (!strcmp(argv[i], "-q")) {
-			g.quiet = true;
+			g->quiet = true;
 		} else if (!strcmp(argv[i], "-v")) {
-			g.verbose++;
+			g->verbose++;
 		} else if (!strcmp(argv[i], "--store") && i + 1 < argc) {
-			g.store = argv[++i];
+			g->store = argv[++i];
 		} else {
 			fprintf(stderr, "bace: unknown option `%s'; see `bace --help'\n", argv[i]);
 			return BACE_EXIT_INPUT;
 		}
 	}
+	*done = false;
+	return i;
+}
+
+static int show_help(const struct cmd_globals *g, const char *name)
+{
+	const struct command *c = name ? find(name) : NULL;
+
+	if (!name && g->json)
+		return help_json();
+	if (!name) {
+		help(stdout);
+		return BACE_EXIT_OK;
+	}
+	if (!c)
+		return unknown(name);
+	printf("usage: %s\n", c->usage);
+	return BACE_EXIT_OK;
+}
+
+int main(int argc, char **argv)
+{
+	CLEANUP_FREE char *line = join(argc, argv);
+	CLEANUP_FREE char *self = self_path();
+	struct cmd_globals g = { .self = self, .line = line };
+	bool done, help_wanted = false;
+	int i = read_globals(argc, argv, &g, &done);
+
+	if (done)
+		return i;
 	bace_log_setup(&(struct bace_log_config){
 		.level = g.quiet ? BACE_ERROR : g.verbose ? BACE_DEBUG : BACE_INFO,
 		.program = "bace", .fd = 2 });
@@ -150,19 +221,12 @@ int main(int argc, char **argv)
 		help(stderr);
 		return BACE_EXIT_INPUT;
 	}
-	if (!strcmp(argv[i], "help")) {
-		if (i + 1 >= argc) {
-			help(stdout);
-			return BACE_EXIT_OK;
-		}
-		const struct command *c = find(argv[i + 1]);
-		if (!c)
-			return unknown(argv[i + 1]);
-		printf("usage: %s\n", c->usage);
-		return BACE_EXIT_OK;
-	}
+	if (!strcmp(argv[i], "help"))
+		return show_help(&g, i + 1 < argc ? argv[i + 1] : NULL);
 	const struct command *c = find(argv[i]);
+
 	if (!c)
 		return unknown(argv[i]);
-	return c->run(&g, argc - i, argv + i);
+	argc = take_globals(c, argc - i, argv + i, &g, &help_wanted);
+	return help_wanted ? show_help(&g, c->name) : c->run(&g, argc, argv + i);
 }

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/lab/lab.h"
+
 #define PROCS_MAX 1024
 
 static struct {

@@ -4,10 +4,6 @@
 
 #include "harness/lab/netns.h"
 
-/* Directory and file of a program of this project: beside `self`, or, when not
- * installed, in the build tree that self belongs to. */
-int lab_find_program(const char *self, const char *name, char path[4096], struct bace_err *e);
-
 struct proc_spec {
 	const struct netns *ns;		/* started inside it */
 	const char *path;

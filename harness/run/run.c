@@ -231,6 +231,20 @@ static int prepare(struct run *r, struct bace_err *e)
 	return r->settings ? 0 : bace_fail(e, ENOMEM, "run: out of memory");
 }
 
+int run_check(const struct experiment *exp, struct bace_err *e)
+{
+	struct job_models models;
+	struct lab_traffic traffic;
+	int rc = job_models_build(exp, &models, e);
+
+	if (rc)
+		return rc;
+	traffic_of(exp, &models, &traffic);
+	rc = check_message_sizes(exp, &traffic, e);
+	job_models_free(&models);
+	return rc;
+}
+
 static int begin(struct run *r, struct bace_err *e)
 {
 	const struct experiment *exp = r->exp;

@@ -31,4 +31,7 @@ struct run_options {
 int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
 		   struct bace_err *e);
 
+/* -EINVAL with what to change: what a run of it would refuse before it begins. */
+int run_check(const struct experiment *exp, struct bace_err *e);
+
 #endif
