@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/cmd/live.h"
 #include "harness/cmd/stored.h"
 
 static volatile sig_atomic_t interrupted;
@@ -20,11 +21,14 @@ static bool is_cancelled(void *arg)
 	return interrupted;
 }
 
-static void progress(void *arg, const char *line)
+static void on_progress(void *arg, const char *line)
 {
-	const int64_t *start = arg;
+	live_line(arg, line);
+}
 
-	fprintf(stderr, "%6.1f s  %s\n", (double)(bace_mono_ns() - *start) / 1e9, line);
+static void on_status(void *arg, const struct run_status *status)
+{
+	live_status(arg, status);
 }
 
 static void catch_signals(void)
@@ -111,18 +115,21 @@ int execute(const struct cmd_globals *g, struct execution *x, struct experiment 
 {
 	CLEANUP_FREE char *store = g->store ? strdup(g->store) : store_default_path();
 	struct bace_err e = { 0 };
-	int64_t start = bace_mono_ns();
+	struct live live;
 	int rc, shown = 0;
 
 	id[0] = '\0';
 	x->o.self = g->self;
 	x->o.command = g->line;
 	x->o.store_path = store;
-	x->o.on_progress = g->quiet ? NULL : progress;
+	x->o.on_progress = on_progress;
+	x->o.on_status = on_status;
 	x->o.cancelled = is_cancelled;
-	x->o.arg = &start;
+	x->o.arg = &live;
+	live_begin(&live, g->quiet);
 	catch_signals();
 	rc = store ? run_experiment(exp, &x->o, id, &e) : bace_fail(&e, ENOMEM, "out of memory");
+	live_end(&live);
 	if (id[0] && (!rc || rc == -EBADMSG))
 		shown = present(g, x, id);
 	if (rc)

@@ -41,7 +41,29 @@ struct run {
 	uint8_t *used;			/* [n_regions^2]: some placement crosses this link */
 	int n_bad;			/* invalid cells, failed policies */
 	int n_cells;			/* run on the testbed */
+	int cells_expected;
 };
+
+/* Jobs of a moment that share links, directly or through others: what one of
+ * them does, the others can feel. Between two such groups nothing is shared, so
+ * a group's step times hold in every moment in which it runs as it is. */
+struct group {
+	int n;
+	int *which;			/* indices into the moment */
+	const struct placement **placements;
+	char *key;
+};
+void groups_free(struct group *g, int n);
+/* How many, or -errno. */
+int groups_of(const struct moment *m, struct group **out, struct bace_err *e);
+/* Event simulation that counts the cells that the testbed will take. */
+int counting_oracle(struct run *r, struct oracle **out, struct bace_err *e);
+
+/* Tells the observer about the cell that begins, and how it ended. */
+void status_begin(struct run *r, const struct moment *m, const struct tb_cell *cell,
+		  const struct step_estimate *predicted);
+void status_end(struct run *r, const struct moment *m, const struct tb_cell *cell, const struct tb_result *res,
+		const struct step_estimate *predicted);
 
 void run_progress(const struct run *r, const char *fmt, ...) BACE_PRINTF(2, 3);
 

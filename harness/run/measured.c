@@ -46,90 +46,6 @@ static int by_job_name(const void *a, const void *b, void *arg)
 		      exp->jobs[((const struct measured_job *)b)->job].name);
 }
 
-/* Jobs of a moment that share links, directly or through others: what one of
- * them does, the others can feel. Between two such groups nothing is shared, so
- * a group's step times hold in every moment in which it runs as it is. */
-struct group {
-	int n;
-	int *which;			/* indices into the moment */
-	const struct placement **placements;
-	char *key;
-};
-
-static bool share_a_link(const struct placement *p, const struct placement *q)
-{
-	for (int i = 0; i + 1 < p->n_parts; i++) {
-		int a = p->parts[i].region, b = p->parts[i + 1].region;
-
-		for (int k = 0; k + 1 < q->n_parts; k++) {
-			int c = q->parts[k].region, d = q->parts[k + 1].region;
-
-			if ((a == c && b == d) || (a == d && b == c))
-				return true;
-		}
-	}
-	return false;
-}
-
-static void groups_free(struct group *g, int n)
-{
-	for (int i = 0; g && i < n; i++) {
-		free(g[i].which);
-		free(g[i].placements);
-		free(g[i].key);
-	}
-	free(g);
-}
-
-/* Everything that job `first` is connected to, itself included. */
-static int group_collect(const struct moment *m, int first, bool *taken, struct group *g)
-{
-	struct moment sub = *m;
-
-	g->which = calloc((size_t)m->n, sizeof(*g->which));
-	g->placements = calloc((size_t)m->n, sizeof(*g->placements));
-	if (!g->which || !g->placements)
-		return -ENOMEM;
-	g->which[g->n++] = first;
-	taken[first] = true;
-	for (int seen = 0; seen < g->n; seen++) {
-		const struct placement *p = m->placements[g->which[seen]];
-
-		for (int k = 0; k < m->n; k++) {
-			if (taken[k] || !share_a_link(p, m->placements[k]))
-				continue;
-			taken[k] = true;
-			g->which[g->n++] = k;
-		}
-	}
-	for (int i = 0; i < g->n; i++)
-		g->placements[i] = m->placements[g->which[i]];
-	sub.n = g->n;
-	sub.placements = g->placements;
-	g->key = moment_key(&sub);
-	return g->key ? 0 : -ENOMEM;
-}
-
-static int groups_of(const struct moment *m, struct group **out, struct bace_err *e)
-{
-	CLEANUP_FREE bool *taken = calloc((size_t)m->n + 1, sizeof(*taken));
-	struct group *g = calloc((size_t)m->n + 1, sizeof(*g));
-	int n = 0;
-
-	for (int i = 0; g && taken && i < m->n; i++) {
-		if (taken[i])
-			continue;
-		if (group_collect(m, i, taken, &g[n++])) {
-			groups_free(g, n);
-			g = NULL;
-		}
-	}
-	if (!g || !taken)
-		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
-	*out = g;
-	return n;
-}
-
 static int moment_new(const struct run *r, const struct group *g, struct measured_moment *out)
 {
 	*out = (struct measured_moment){ .n = g->n, .key = strdup(g->key) };
@@ -167,21 +83,6 @@ static int take_result(const struct run *r, const struct group *g, const struct 
 	return 0;
 }
 
-static void announce(struct run *r, const struct moment *m, const struct tb_cell *cell)
-{
-	struct bace_buf b = { 0 };
-
-	for (int i = 0; i < m->n; i++) {
-		CLEANUP_FREE char *p = placement_format(&r->exp->cluster, m->placements[i]);
-
-		bace_buf_addf(&b, "%s%s on %s", i ? "; " : "", r->exp->jobs[m->placements[i]->job].name,
-			      p ? p : "?");
-	}
-	run_progress(r, "%s: cell %d, %d ranks, %d+%d steps: %s", r->policy, r->n_cells + 1,
-		     cell_ranks(cell), cell->warmup_steps, cell->steps, b.p ? b.p : "nothing");
-	bace_buf_free(&b);
-}
-
 static int keep_group(struct measured *o, const struct moment *m, const struct group *g,
 		      const struct tb_cell *cell, const struct tb_result *res, struct bace_err *e)
 {
@@ -210,7 +111,7 @@ static int try_cell(struct measured *o, const struct moment *m, const struct gro
 	struct tb_result res = { 0 };
 	int rc;
 
-	announce(r, m, cell);
+	status_begin(r, m, cell, o->event_sim);
 	rc = testbed_run(r->testbed, cell, &res, e);
 	if (rc)
 		return rc;
@@ -218,8 +119,9 @@ static int try_cell(struct measured *o, const struct moment *m, const struct gro
 	for (int i = 0; !rc && i < n; i++)
 		rc = keep_group(o, m, &g[i], cell, &res, e);
 	*valid = res.valid;
+	if (!rc)
+		status_end(r, m, cell, &res, o->event_sim);
 	if (!rc && !res.valid) {
-		run_progress(r, "  invalid: %s", res.invalid_why);
 		bace_fail(e, EBADMSG, "cell invalid: %s", res.invalid_why);
 	}
 	tb_result_free(&res);

@@ -269,6 +269,17 @@ static int begin(struct run *r, struct bace_err *e)
 	return record_truth(r, e);
 }
 
+static int simulate_counting(struct run *r, struct bace_err *e)
+{
+	struct oracle *o = NULL;
+	int rc = counting_oracle(r, &o, e);
+
+	if (!rc)
+		rc = simulate_all(r, o, e);
+	oracle_destroy(o);
+	return rc;
+}
+
 static int execute(struct run *r, struct bace_err *e)
 {
 	int rc = 0;
@@ -278,7 +289,7 @@ static int execute(struct run *r, struct bace_err *e)
 		rc = simulate_all(r, r->closed_form, e);
 	/* Also without `event-sim` asked for: the testbed must know which links to prove. */
 	if (!rc && (r->exp->oracle_event_sim || r->exp->oracle_measured))
-		rc = simulate_all(r, r->event_sim, e);
+		rc = simulate_counting(r, e);
 	if (!rc && r->exp->oracle_measured)
 		rc = measure_all(r, e);
 	return rc;

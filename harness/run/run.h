@@ -11,6 +11,21 @@
 #include "harness/sim/sim.h"
 #include "results/results.h"
 
+/* Where a run is: a cell that begins (n_steps = 0) or has ended. */
+struct run_status {
+	int cell, cells;		/* from 1; about how many in all */
+	const char *policy;
+	int ranks, n_steps;		/* measured */
+	int n_jobs;
+	struct run_status_job {
+		char what[200];		/* "llama-70b on ireland:2 > frankfurt:3" */
+		double predicted_s, step_s;	/* unscaled; NAN: none */
+	} *jobs;
+	const char *invalid_why;	/* NULL: it counts, or has not ended */
+	char link[120];			/* the busiest; "": none was used */
+	double link_share;		/* of its rate, over the cell's steps */
+};
+
 struct run_options {
 	const char *self;		/* path of the bace executable */
 	const char *command;		/* as typed */
@@ -20,6 +35,7 @@ struct run_options {
 	bool reuse;			/* answer known moments from earlier runs in the store */
 	bool keep_timeline;		/* write every operation's row */
 	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
+	void (*on_status)(void *arg, const struct run_status *s);	/* may be NULL */
 	bool (*cancelled)(void *arg);	/* may be NULL */
 	void *arg;
 };

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""make.py BACE BODIES OUT-FOLDER VERSION: man pages and shell completion.
+
+The one source is what `bace --json help` prints: name, summary and usage of
+every command. BODIES adds sections to a page: a line `# COMMAND`, then mdoc.
+Writes bace.1, bace-COMMAND.1, bace.bash and _bace.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+DATE = "November 30, 2026"  # of the text, so that two builds are alike
+GLOBALS = [("--json", "for machines"), ("--store", "store to use"), ("-q", "only errors"),
+           ("-v", "more"), ("--help", "usage"), ("--version", "version")]
+
+
+def escape(text):
+    """Text as roff takes it."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga")
+    return re.sub(r"(?m)^(['.])", r"\\&\1", text)
+
+
+def read_bodies(path):
+    bodies, name = {}, None
+    for line in open(path, encoding="utf-8"):
+        if line.startswith("# "):
+            name = line[2:].strip()
+            bodies[name] = ""
+        elif name:
+            bodies[name] += line
+    return bodies
+
+
+def blocks(usage):
+    """(synopsis, [(is_table, lines)]): paragraphs are set, indented lines stay as they are."""
+    synopsis, _, rest = usage.partition("\n\n")
+    synopsis = re.sub(r"(?m)^ {7}", "", synopsis)
+    out = []
+    for line in rest.split("\n"):
+        table = line.startswith(" ") or bool(re.match(r"\S+  +\S", line))
+        if not line.strip():
+            out.append(None)
+        elif out and out[-1] and out[-1][0] == table:
+            out[-1][1].append(line)
+        else:
+            out.append((table, [line]))
+    return synopsis, [b for b in out if b]
+
+
+def prose(lines):
+    """A sentence begins a line, as roff wants it; lines stay short after escaping."""
+    out = []
+    for sentence in re.split(r"(?<=[.!?;:]) +", " ".join(x.strip() for x in lines)):
+        out += textwrap.wrap(sentence, 62, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(escape(x) for x in out) + "\n"
+
+
+def literal(text):
+    return ".Bd -literal\n" + escape(text) + "\n.Ed\n"
+
+
+COMMON = """.Sh EXIT STATUS
+0 done, 1 the run failed, 2 bad input and nothing was changed, 3 the environment
+cannot (and what to install), 4 negative verdict.
+"""
+
+ENVIRONMENT = """.Sh ENVIRONMENT
+.Bl -tag -width Ds
+.It Ev BACE_PROFILES
+Folder of the profiles that experiments name.
+.It Ev NO_COLOR
+If it is not empty, nothing is coloured.
+.It Ev PAGER
+What tables are shown with on a terminal; default less.
+.It Ev XDG_DATA_HOME
+Holds bace/bace.db, the default store outside a source checkout.
+.El
+"""
+
+
+def head(name, summary):
+    return (f".Dd {DATE}\n.Dt {name.upper()} 1\n.Os\n.Sh NAME\n.Nm {name}\n"
+            f".Nd {escape(summary)}\n")
+
+
+def page(command, bodies):
+    name = "bace-" + command["name"]
+    synopsis, rest = blocks(command["usage"])
+    out = head(name, command["summary"]) + ".Sh SYNOPSIS\n" + literal(synopsis) + ".Sh DESCRIPTION\n"
+    if not rest:
+        out += escape(command["summary"][0].upper() + command["summary"][1:]) + ".\n"
+    for i, (table, lines) in enumerate(rest):
+        if table:
+            out += literal("\n".join(lines))
+        else:
+            out += (".Pp\n" if i else "") + prose(lines)
+    return out + COMMON + bodies.get(command["name"], "") + ".Sh SEE ALSO\n.Xr bace 1\n"
+
+
+def main_page(commands, bodies):
+    out = head("bace", "judge schedulers of geo-distributed training on shaped links") + """.Sh SYNOPSIS
+.Nm
+.Op Fl \\-store Ar file
+.Op Fl \\-json
+.Op Fl q
+.Op Fl v
+.Ar command
+.Op Ar arguments
+.Sh DESCRIPTION
+Runs placements of geo\\-distributed training on hosts whose links are shaped to
+look like links between cloud regions, and sets what was measured against what
+simulation predicted.
+.Bl -tag -width Ds
+.It Fl \\-store Ar file
+The store; default results/bace.db in a source checkout, else bace/bace.db under
+.Ev XDG_DATA_HOME .
+.It Fl \\-json
+For machines.
+.It Fl q
+Only errors.
+.It Fl v
+More; twice, still more.
+.El
+.Ss Commands
+.Bl -tag -width Ds
+"""
+    for c in commands:
+        out += f".It Xr bace-{c['name']} 1\n{escape(c['summary'])}\n"
+    return out + ".El\n" + ENVIRONMENT + COMMON + bodies.get("bace", "")
+
+
+def options_of(command):
+    """Option -> what it is said to be, from the usage."""
+    found = {}
+    for option in re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", command["usage"]):
+        if not option.endswith("-"):
+            found.setdefault(option, "")
+    for option, text in re.findall(r"(?m)^ +(--?[a-z][a-z-]*)(?:, --?[a-z-]+)?(?: [A-Z]\S*)*  +(.*)$",
+                                   command["usage"]):
+        if option in found:
+            found[option] = text.strip()
+    return found
+
+
+def bash(commands):
+    words = " ".join(c["name"] for c in commands)
+    out = ["# bash completion of bace", "_bace() {",
+           "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= i",
+           "\tfor ((i = 1; i < COMP_CWORD; i++)); do",
+           "\t\tcase ${COMP_WORDS[i]} in", "\t\t--store) i=$((i + 1)) ;;", "\t\t-*) ;;",
+           "\t\t*) command=${COMP_WORDS[i]}; break ;;", "\t\tesac", "\tdone",
+           "\tcase $prev in", "\t-o|--output|--report|--store) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;",
+           "\t--backend) COMPREPLY=($(compgen -W 'auto netem nfqueue uml' -- \"$cur\")); return ;;",
+           "\t--format) COMPREPLY=($(compgen -W 'csv json ndjson' -- \"$cur\")); return ;;", "\tesac",
+           "\tlocal options=", "\tcase $command in",
+           f"\t'') COMPREPLY=($(compgen -W '{words} help {' '.join(g for g, _ in GLOBALS)}' -- \"$cur\")); return ;;",
+           f"\thelp) COMPREPLY=($(compgen -W '{words}' -- \"$cur\")); return ;;"]
+    for c in commands:
+        out.append(f"\t{c['name']}) options='{' '.join(options_of(c))}' ;;")
+    out += ["\tesac", "\tif [[ $cur == -* ]]; then",
+            "\t\tCOMPREPLY=($(compgen -W \"$options --json --store --help\" -- \"$cur\"))", "\telse",
+            "\t\tCOMPREPLY=($(compgen -f -- \"$cur\"))", "\tfi", "}",
+            "complete -o filenames -F _bace bace", ""]
+    return "\n".join(out)
+
+
+def zsh_text(text):
+    return text.replace("'", "'\\''").replace("[", "(").replace("]", ")").replace(":", "\\:")
+
+
+def zsh(commands):
+    out = ["#compdef bace", "_bace() {", "\tlocal -a commands", "\tcommands=("]
+    out += [f"\t\t'{c['name']}:{zsh_text(c['summary'])}'" for c in commands]
+    out += ["\t)", "\tlocal context state line", "\t_arguments -C \\"]
+    out += [f"\t\t'{g}[{t}]{':file:_files' if g == '--store' else ''}' \\" for g, t in GLOBALS]
+    out += ["\t\t'1:command:->command' '*::argument:->argument'", "\tcase $state in",
+            "\tcommand) _describe command commands ;;", "\targument)", "\t\tcase $line[1] in"]
+    for c in commands:
+        specs = " ".join(f"'{o}[{zsh_text(t)}]'" for o, t in options_of(c).items())
+        out.append(f"\t\t{c['name']}) _arguments {specs} '*:file:_files' ;;")
+    out += ["\t\tesac ;;", "\tesac", "}", "_bace \"$@\"", ""]
+    return "\n".join(out)
+
+
+def main():
+    bace, bodies_path, folder = sys.argv[1:4]
+    commands = json.loads(subprocess.run([bace, "--json", "help"], check=True, capture_output=True).stdout)
+    bodies = read_bodies(bodies_path)
+    unknown = set(bodies) - {c["name"] for c in commands} - {"bace"}
+    if unknown:
+        sys.exit(f"{bodies_path}: no command {', '.join(sorted(unknown))}")
+    files = {"bace.1": main_page(commands, bodies), "bace.bash": bash(commands), "_bace": zsh(commands)}
+    files.update((f"bace-{c['name']}.1", page(c, bodies)) for c in commands)
+    os.makedirs(folder, exist_ok=True)
+    for old in os.listdir(folder):
+        if old.endswith(".1") and old not in files:
+            os.unlink(os.path.join(folder, old))
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+
+main()

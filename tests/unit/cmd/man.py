@@ -1,0 +1,62 @@
+"""man.py BACE MADE: pages and completion against what bace says of itself."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+bace, made = sys.argv[1:3]
+commands = json.loads(subprocess.run([bace, "--json", "help"], check=True, capture_output=True).stdout)
+names = [c["name"] for c in commands]
+OPTION = r"(?<![\w-])--[a-z][a-z-]*[a-z](?![a-z-])"
+
+
+def check(ok, what):
+    if not ok:
+        sys.exit(what)
+
+
+# The list for machines is the list for people.
+listed = re.findall(r"(?m)^  ([a-z][a-z-]*) +\S", subprocess.run([bace, "--help"], check=True, capture_output=True,
+                                                                 text=True).stdout)
+check(listed == names, f"--help lists {listed}, --json help {names}")
+for c in commands:
+    check(c["usage"].startswith("bace " + c["name"]), f"usage of {c['name']}")
+    page = open(os.path.join(made, f"bace-{c['name']}.1"), encoding="utf-8").read()
+    for option in set(re.findall(OPTION, c["usage"])):
+        check(option.replace("-", "\\-") in page, f"bace-{c['name']}.1 lacks {option}")
+check(len([n for n in os.listdir(made) if n.endswith(".1")]) == len(names) + 1, "a page too many or too few")
+
+
+def complete(*words):
+    script = ('. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _bace; '
+              'printf "%s\\n" "${COMPREPLY[@]}"')
+    done = subprocess.run(["bash", "-c", script, "x", os.path.join(made, "bace.bash"), *words], check=True,
+                          capture_output=True, text=True)
+    return done.stdout.split()
+
+
+check(set(names) <= set(complete("bace", "")), "bash does not complete every command")
+check(complete("bace", "rer") == ["rerun"], "bash: rer")
+check(complete("bace", "--store", "x.db", "dif") == ["diff"], "bash: behind --store")
+check(complete("bace", "help", "ke") == ["keygen"], "bash: help")
+check("--fail-above" in complete("bace", "diff", "a", "--f"), "bash: an option")
+check(complete("bace", "run", "x", "--backend", "n") == ["netem", "nfqueue"], "bash: a value")
+for c in commands:
+    for option in set(re.findall(OPTION, c["usage"])):
+        check(option in complete("bace", c["name"], "--"), f"bash: {c['name']} {option}")
+
+if shutil.which("zsh"):
+    subprocess.run(["zsh", "-n", os.path.join(made, "_bace")], check=True)
+else:
+    print("zsh is not here: its completion was not read")
+if not shutil.which("mandoc"):
+    print("skipped: no mandoc (Debian package mandoc)")
+    sys.exit(77)
+lint = subprocess.run(["mandoc", "-Tlint"] + [os.path.join(made, n) for n in sorted(os.listdir(made))
+                                              if n.endswith(".1")], capture_output=True, text=True)
+# It looks for other pages where pages are installed.
+faults = [x for x in (lint.stdout + lint.stderr).splitlines() if "referenced manual not found" not in x]
+check(not faults, "\n".join(faults))
+print(f"{len(names) + 1} pages clean")
