@@ -18,6 +18,7 @@ struct lease;
 struct binder;
 struct worker;
 struct monitor;
+struct metrics;
 
 struct agent_config {
 	char host[256];			/* the controller's */
@@ -26,6 +27,9 @@ struct agent_config {
 	uint8_t key[WIRE_KEY_BYTES];
 	const char *shaperd_path;	/* NULL: this host shapes nothing */
 	const char *worker_dir;		/* from the command line, never from the wire */
+	bool has_metrics;
+	char metrics_addr[64];
+	uint16_t metrics_port;
 };
 
 struct agent {
@@ -43,6 +47,7 @@ struct agent {
 	int n_workers;
 	struct stop_request *stops;
 	struct monitor *monitor;
+	struct metrics *metrics;	/* NULL: not asked for */
 };
 
 /* ---- session.c ---- */
@@ -106,6 +111,12 @@ void binder_close(struct binder *b);
 bool binder_choose(struct binder *b, int slot, int slots, const char *nic_addr, cpu_set_t *cpus,
 		   char *text, size_t cap);
 json_t *binder_describe(struct binder *b);
+
+/* ---- metrics.c: GET /metrics in Prometheus' text format ---- */
+/* "PORT" (on 127.0.0.1) or "ADDRESS:PORT". */
+int metrics_parse(const char *text, char addr[64], uint16_t *port, struct bace_err *e);
+int metrics_open(struct agent *a, const char *addr, uint16_t port, struct metrics **out, struct bace_err *e);
+void metrics_close(struct metrics *m);
 
 /* ---- inventory.c ---- */
 json_t *inventory(struct agent *a);

@@ -26,6 +26,7 @@ static const char usage[] =
 	"  --name NAME             this host's name in the cluster file (default: hostname)\n"
 	"  --shaperd SOCKET        of bace-shaperd; without it this host shapes nothing\n"
 	"  --worker-dir DIR        where bace-worker is (default: beside this program)\n"
+	"  --metrics [ADDR:]PORT   Prometheus metrics at /metrics; on 127.0.0.1 by default\n"
 	"  --log-json, -v, -q      how to log\n"
 	"  --version\n";
 
@@ -101,6 +102,7 @@ static void finish(struct agent *a)
 		wire_free(a->conn);
 	a->conn = NULL;
 	monitor_close(a->monitor);
+	metrics_close(a->metrics);
 	lease_close(a->lease);
 	binder_close(a->binder);
 	for (size_t i = 0; i < ARRAY_LEN(a->on_term); i++)
@@ -131,6 +133,8 @@ static int run(struct agent *a, struct bace_err *e)
 		rc = lease_open(a, &a->lease, e);
 	if (!rc)
 		rc = monitor_open(a, &a->monitor, e);
+	if (!rc && a->cfg.has_metrics)
+		rc = metrics_open(a, a->cfg.metrics_addr, a->cfg.metrics_port, &a->metrics, e);
 	if (!rc) {
 		session_start(a);
 		event_base_dispatch(a->base);
@@ -139,12 +143,13 @@ static int run(struct agent *a, struct bace_err *e)
 	return rc;
 }
 
-enum { OPT_CONTROLLER = 256, OPT_KEY, OPT_NAME, OPT_SHAPERD, OPT_WORKER_DIR, OPT_LOG_JSON, OPT_VERSION };
+enum { OPT_CONTROLLER = 256, OPT_KEY, OPT_NAME, OPT_SHAPERD, OPT_WORKER_DIR, OPT_LOG_JSON, OPT_VERSION, OPT_METRICS };
 
 static const struct option options[] = {
 	{ "controller", required_argument, NULL, OPT_CONTROLLER }, { "key", required_argument, NULL, OPT_KEY },
 	{ "name", required_argument, NULL, OPT_NAME },		   { "shaperd", required_argument, NULL, OPT_SHAPERD },
 	{ "worker-dir", required_argument, NULL, OPT_WORKER_DIR }, { "log-json", no_argument, NULL, OPT_LOG_JSON },
+	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "version", no_argument, NULL, OPT_VERSION },		   { "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -177,6 +182,9 @@ static int take_option(struct args *g, int opt, struct bace_err *e)
 	case OPT_WORKER_DIR:
 		g->cfg->worker_dir = optarg;
 		return 0;
+	case OPT_METRICS:
+		g->cfg->has_metrics = true;
+		return metrics_parse(optarg, g->cfg->metrics_addr, &g->cfg->metrics_port, e);
 	case OPT_LOG_JSON:
 		g->log.json = true;
 		return 0;
