@@ -104,7 +104,7 @@ static void matrix(struct report *r, const struct checks *c)
 {
 	fputs("<h3>Plan \u2192 achieved, from row to column</h3>\n<p class=\"lead\">In testbed (scaled) units. The "
 	      "colour follows the larger deviation: orange above the plan, blue below it, full at 10 %.</p>\n"
-	      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Matrix of links\"><table "
+	      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Matrix of links\"><table aria-label=\"Matrix of links\" "
 	      "class=\"matrix\"><thead><tr><th scope=\"col\">from \\ to</th>", r->to);
 	for (int i = 0; i < c->n_regions; i++) {
 		fputs("<th scope=\"col\">", r->to);

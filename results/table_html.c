@@ -86,7 +86,9 @@ int table_html(const struct table *t, FILE *to)
 	table_units(t, units);
 	fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", to);
 	html_text(t->title, to);
-	fputs("\"><table>\n", to);
+	fputs("\"><table aria-label=\"", to);
+	html_text(t->title, to);
+	fputs("\">\n", to);
 	head(t, units, to);
 	fputs("<tbody>\n", to);
 	for (size_t i = 0; i < t->n_cells; i++)

@@ -5,8 +5,8 @@
 
 #include "harness/cmd/claims_summary.h"
 #include "harness/cmd/cmd.h"
-#include "harness/cmd/execute.h"
 #include "harness/cmd/heap.h"
+#include "harness/cmd/load.h"
 #include "harness/cmd/progress.h"
 
 #define DEFAULT_BASE "six-regions-paper"

@@ -3,6 +3,7 @@
 #define BACE_CMD_EXECUTE_H
 
 #include "harness/cmd/cmd.h"
+#include "harness/cmd/load.h"
 #include "harness/run/run.h"
 
 struct execution {
@@ -13,8 +14,6 @@ struct execution {
 	bool no_tables;
 };
 
-/* Loads an experiment; prints every error. Returns 0 or an enum bace_exit. */
-int load_experiment(const struct command *c, const char *path, struct experiment *exp);
 /* --backend's argument; 0 or an enum bace_exit with the message printed. */
 int parse_backend(const struct command *c, const char *name, struct run_options *o);
 /* Runs it with progress, catching signals, and presents it. id: "" if none began. */

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "harness/cmd/cmd.h"
-#include "harness/cmd/execute.h"
 #include "harness/cmd/heap.h"
+#include "harness/cmd/load.h"
 #include "harness/cmd/progress.h"
 #include "harness/cmd/sweep_table.h"
 
