@@ -48,6 +48,7 @@ static const struct cfg_key testbed_keys[] = {
 	{ "congestion_control", CFG_TEXT, 0, T(congestion_control),
 	  .max = sizeof(((struct testbed_spec *)0)->congestion_control) },
 	{ "hosts_per_region", CFG_INT, 0, T(hosts_per_region), .min = 1, .max = 64 },
+	{ "sockets_per_hop", CFG_INT, 0, T(sockets_per_hop), .min = 1, .max = SOCKETS_PER_HOP_MAX },
 };
 
 static const struct cfg_key scale_keys[] = {

@@ -218,6 +218,7 @@ struct testbed_spec {
 	enum wan_mode wan;
 	char congestion_control[16];	/* "cubic" */
 	int hosts_per_region;
+	int sockets_per_hop;		/* TCP connections that a hop's messages are striped over; 1 */
 };
 
 struct experiment {
@@ -262,6 +263,7 @@ bool shape_prefix_bit(const struct shape_prefix *p, unsigned bit);
 int shape_prefix_cmp(const struct shape_prefix *a, const struct shape_prefix *b);
 bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uint8_t *addr);
 
+#define SOCKETS_PER_HOP_MAX 16
 #define K_LIMIT_MAX 65536
 #define REGIONS_MAX 200		/* a lab numbers them in one byte of an address */
 

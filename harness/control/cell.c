@@ -216,7 +216,7 @@ static int take_port(struct cell_rank *k, const json_t *line, struct bace_err *e
 	int port = (int)wire_read_int(&rd, "port", 1, 65535);
 	struct cell_hop *h = rd.rc ? NULL : &k->run->jobs[k->job].hops[hop];
 
-	if (!rd.rc && (hop > k->run->cell->jobs[k->job].n_stages - 2 || &k->run->ranks[h->to] != k ||
+	if (!rd.rc && (hop > tb_hops(&k->run->cell->jobs[k->job]) - 1 || &k->run->ranks[h->to] != k ||
 		       h->from == h->to || h->port))
 		return bace_fail(e, EPROTO, "%s: listens for hop %d, which is not its own", k->proc.what, hop);
 	if (rd.rc)
@@ -224,6 +224,16 @@ static int take_port(struct cell_rank *k, const json_t *line, struct bace_err *e
 	h->port = port;
 	k->n_ports++;
 	return 0;
+}
+
+/* A rank's error without the "JOB rank N on HOST: " that it begins with. */
+static const char *own_words(const struct cell_run *r, const struct cell_rank *k, const char *text)
+{
+	char prefix[200];
+	int n = snprintf(prefix, sizeof(prefix), "%s rank %d on %s: ", r->cell->jobs[k->job].name, k->proc.rank,
+			 k->proc.host->spec->name);
+
+	return strncmp(text, prefix, (size_t)n) ? text : text + n;
 }
 
 static void rank_event(struct proc *p, const char *event, const json_t *line)
@@ -245,7 +255,9 @@ static void rank_event(struct proc *p, const char *event, const json_t *line)
 		rc = cell_take_done(r, k, line, &e);
 		k->done = true;
 	} else if (!strcmp(event, "error")) {
-		snprintf(why, sizeof(why), "%s: %s", p->what, text ? text : "failed without a reason");
+		/* It names itself; what it is of the job, we add. */
+		snprintf(why, sizeof(why), "%s: %s", p->what, text ? own_words(r, k, text) :
+			 "failed without a reason");
 		fail(r, SEVERITY_CONSEQUENCE, why);
 		return;
 	} else {

@@ -117,11 +117,13 @@ static int take_flow(struct cell_run *r, struct cell_rank *k, const json_t *j, s
 	wire_read_copy(&rd, "congestion_control", f.congestion_control, sizeof(f.congestion_control));
 	if (rd.rc)
 		return rd.rc;
-	if (f.hop > job->n_stages - 2 ||
+	if (f.hop >= tb_hops(job) ||
 	    k->proc.rank != (f.forward ? r->jobs[k->job].hops[f.hop].from : r->jobs[k->job].hops[f.hop].to))
 		return malformed(k, "flow", index, e);
-	f.src_region = job->stages[f.forward ? f.hop : f.hop + 1].region;
-	f.dst_region = job->stages[f.forward ? f.hop + 1 : f.hop].region;
+	int next = (f.hop + 1) % job->n_stages;
+
+	f.src_region = job->stages[f.forward ? f.hop : next].region;
+	f.dst_region = job->stages[f.forward ? next : f.hop].region;
 	if (BACE_PUSH(r->out->flows, n, r->cap_flows, f))
 		return bace_fail(e, ENOMEM, "flows: out of memory");
 	r->out->n_flows = (int)n;

@@ -67,8 +67,8 @@ static int place_stages(struct cell_run *r, int job, struct bace_err *e)
 		k->n_stages++;
 		out->rank_of_stage[i] = k->proc.rank;
 	}
-	for (int h = 0; h + 1 < j->n_stages; h++) {
-		out->hops[h] = (struct cell_hop){ .from = out->rank_of_stage[h], .to = out->rank_of_stage[h + 1] };
+	for (int h = 0; h < tb_hops(j); h++) {
+		out->hops[h] = (struct cell_hop){ .from = out->rank_of_stage[h], .to = out->rank_of_stage[(h + 1) % j->n_stages] };
 		if (out->hops[h].from != out->hops[h].to)
 			r->ranks[out->hops[h].to].n_listening++;
 	}
@@ -169,17 +169,11 @@ static json_t *stages_json(const struct cell_run *r, const struct cell_rank *k)
 	json_t *a = json_array();
 
 	for (int i = 0; i < j->n_stages; i++) {
-		int64_t bwd = j->stages[i].bwd_ns, w = 0;
-
 		if (r->jobs[k->job].rank_of_stage[i] != k->proc.rank)
 			continue;
-		/* zb-h1 splits the backward: gradient of the input, of the weights. */
-		if (j->schedule == SCHED_ZB_H1) {
-			w = bwd / 2;
-			bwd -= w;
-		}
 		json_array_append_new(a, json_pack("{s:i,s:I,s:I,s:I}", "stage", i, "fwd_ns",
-			(json_int_t)j->stages[i].fwd_ns, "bwd_ns", (json_int_t)bwd, "w_ns", (json_int_t)w));
+			(json_int_t)j->stages[i].fwd_ns, "bwd_ns", (json_int_t)j->stages[i].bwd_ns, "w_ns",
+			(json_int_t)j->stages[i].w_ns));
 	}
 	return a;
 }
@@ -189,7 +183,7 @@ static json_t *hops_json(const struct cell_run *r, const struct cell_rank *k)
 	const struct tb_job *j = &r->cell->jobs[k->job];
 	json_t *a = json_array();
 
-	for (int h = 0; h + 1 < j->n_stages; h++) {
+	for (int h = 0; h < tb_hops(j); h++) {
 		const struct cell_hop *hop = &r->jobs[k->job].hops[h];
 		const struct tb_hop *spec = &j->hops[h];
 		const char *role = hop->from == hop->to ? "internal" : hop->to == k->proc.rank ? "listen" : "connect";
@@ -208,12 +202,29 @@ static json_t *hops_json(const struct cell_run *r, const struct cell_rank *k)
 	return a;
 }
 
+/* Do the job's ranks read one clock? */
+static bool shares_clock(const struct cell_run *r, int job)
+{
+	const struct host *first = NULL;
+
+	for (int i = 0; i < r->n_ranks; i++) {
+		if (r->ranks[i].job != job)
+			continue;
+		if (!first)
+			first = r->ranks[i].proc.host;
+		if (!same_machine(first, r->ranks[i].proc.host))
+			return false;
+	}
+	return true;
+}
+
 json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 {
 	const struct tb_job *j = &r->cell->jobs[k->job];
 
-	return json_pack("{s:s,s:i,s:s,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:i,s:I}", "mode", "pipeline",
-		"job", k->job, "name", j->name, "schedule", schedule_name(j->schedule), "chunks", j->chunks,
+	return json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:i,s:I}", "mode",
+		"pipeline", "job", k->job, "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
+		"shared_clock", shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
 		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
 		"stages", stages_json(r, k), "hops", hops_json(r, k), "warmup_steps", r->cell->warmup_steps,
 		"steps", r->cell->steps, "congestion_control", r->cell->congestion_control,
@@ -226,7 +237,7 @@ json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k)
 	const struct tb_job *j = &r->cell->jobs[k->job];
 	json_t *a = json_array();
 
-	for (int h = 0; h + 1 < j->n_stages; h++) {
+	for (int h = 0; h < tb_hops(j); h++) {
 		const struct cell_hop *hop = &r->jobs[k->job].hops[h];
 
 		if (hop->from != k->proc.rank || hop->from == hop->to)
@@ -242,8 +253,8 @@ static bool region_on_network(const struct cell_run *r, int region)
 	for (int j = 0; j < r->cell->n_jobs; j++) {
 		const struct tb_job *job = &r->cell->jobs[j];
 
-		for (int h = 0; h + 1 < job->n_stages; h++) {
-			int a = job->stages[h].region, b = job->stages[h + 1].region;
+		for (int h = 0; h < tb_hops(job); h++) {
+			int a = job->stages[h].region, b = job->stages[(h + 1) % job->n_stages].region;
 
 			if (a != b && !job->hops[h].local && (a == region || b == region))
 				return true;

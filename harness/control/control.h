@@ -33,7 +33,8 @@ struct tb_stage {
 	int host;			/* index into topology.hosts */
 	int region;
 	int worker;			/* stages with the same number share one worker process */
-	int64_t fwd_ns, bwd_ns;		/* per micro-batch */
+	int64_t fwd_ns, bwd_ns;		/* per micro-batch; zb-h1: bwd without W */
+	int64_t w_ns;			/* zb-h1: the gradient of the weights; else 0 */
 };
 
 struct tb_hop {
@@ -41,6 +42,9 @@ struct tb_hop {
 	uint64_t local_rate_bps;	/* goodput, of a local hop */
 	int64_t local_latency_ns;
 	uint64_t bytes;			/* per micro-batch and direction */
+	/* Of a hop over the network, as planned: goodput, one-way. 0: not known. */
+	uint64_t rate_bps, reverse_rate_bps;
+	int64_t latency_ns, reverse_latency_ns;
 };
 
 struct tb_job {
@@ -51,8 +55,14 @@ struct tb_job {
 	bool overlap;
 	int n_stages;
 	struct tb_stage *stages;
-	struct tb_hop *hops;		/* n_stages - 1 */
+	struct tb_hop *hops;		/* [tb_hops] */
 };
+
+/* Interleaved-1f1b has one more, from the last stage to the first. */
+static inline int tb_hops(const struct tb_job *j)
+{
+	return j->schedule == SCHED_INTERLEAVED_1F1B ? j->n_stages : j->n_stages - 1;
+}
 
 /* ---- what agents are to watch, and what is to happen while they do ---- */
 enum tb_source { TB_SRC_LINK, TB_SRC_CLASS, TB_SRC_TCP, TB_SRC_SELF, TB_SRC_GPU, TB_SRC_RAPL, TB_SRC_PROBE, TB_SOURCES };
@@ -122,6 +132,7 @@ struct tb_cell {
 	struct tb_job *jobs;
 	int warmup_steps, steps;
 	char congestion_control[16];	/* asked of the sockets; "" = route's or kernel's */
+	int sockets_per_hop;		/* 0: 1 */
 	double timeout_s;		/* for the whole cell */
 	struct tb_script *script;	/* runs beside it; may be NULL; borrowed */
 };

@@ -26,9 +26,9 @@ static json_t *stages_json(const struct tb_job *j)
 	json_t *a = json_array();
 
 	for (int i = 0; i < j->n_stages; i++)
-		json_array_append_new(a, json_pack("[i,i,i,I,I]", j->stages[i].host,
+		json_array_append_new(a, json_pack("[i,i,i,I,I,I]", j->stages[i].host,
 			j->stages[i].region, j->stages[i].worker, (json_int_t)j->stages[i].fwd_ns,
-			(json_int_t)j->stages[i].bwd_ns));
+			(json_int_t)j->stages[i].bwd_ns, (json_int_t)j->stages[i].w_ns));
 	return a;
 }
 
@@ -36,10 +36,14 @@ static json_t *hops_json(const struct tb_job *j)
 {
 	json_t *a = json_array();
 
-	for (int i = 0; i + 1 < j->n_stages; i++)
-		json_array_append_new(a, json_pack("[b,I,I,I]", j->hops[i].local,
-			(json_int_t)j->hops[i].local_rate_bps,
-			(json_int_t)j->hops[i].local_latency_ns, (json_int_t)j->hops[i].bytes));
+	for (int i = 0; i < tb_hops(j); i++) {
+		const struct tb_hop *h = &j->hops[i];
+
+		json_array_append_new(a, json_pack("[b,I,I,I,I,I,I,I]", h->local, (json_int_t)h->local_rate_bps,
+			(json_int_t)h->local_latency_ns, (json_int_t)h->bytes, (json_int_t)h->rate_bps,
+			(json_int_t)h->reverse_rate_bps, (json_int_t)h->latency_ns,
+			(json_int_t)h->reverse_latency_ns));
+	}
 	return a;
 }
 
@@ -55,9 +59,9 @@ json_t *codec_cell(const struct tb_cell *c)
 			"micro_batches", j->micro_batches, "overlap", j->overlap,
 			"stages", stages_json(j), "hops", hops_json(j)));
 	}
-	json_t *cell = json_pack("{s:o,s:i,s:i,s:s,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
+	json_t *cell = json_pack("{s:o,s:i,s:i,s:s,s:i,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
 			 "steps", c->steps, "congestion_control", c->congestion_control,
-			 "timeout_s", c->timeout_s);
+			 "sockets_per_hop", c->sockets_per_hop, "timeout_s", c->timeout_s);
 
 	if (c->script)
 		json_object_set_new(cell, "script", codec_script(c->script));
@@ -73,13 +77,14 @@ static int read_stages(const json_t *a, struct tb_job *j, struct bace_err *e)
 		return bace_fail(e, ENOMEM, "cell: out of memory");
 	for (int i = 0; i < j->n_stages; i++) {
 		struct tb_stage *s = &j->stages[i];
-		json_int_t f, b;
+		json_int_t f, b, w;
 
-		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[i,i,i,I,I!]", &s->host,
-				   &s->region, &s->worker, &f, &b))
+		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[i,i,i,I,I,I!]", &s->host,
+				   &s->region, &s->worker, &f, &b, &w))
 			return bad(e, "cell: stage", &je);
 		s->fwd_ns = f;
 		s->bwd_ns = b;
+		s->w_ns = w;
 	}
 	return 0;
 }
@@ -92,17 +97,18 @@ static int read_hops(const json_t *a, struct tb_job *j, struct bace_err *e)
 	j->hops = items(a, &n, sizeof(*j->hops));
 	if (!j->hops)
 		return bace_fail(e, ENOMEM, "cell: out of memory");
-	if (n != j->n_stages - 1)
+	if (n != tb_hops(j))
 		return bace_fail(e, EPROTO, "cell: %d hops for %d stages", n, j->n_stages);
 	for (int i = 0; i < n; i++) {
-		json_int_t rate, latency, bytes;
+		json_int_t rate, latency, bytes, v[4];
 		int local;
 
-		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[b,I,I,I!]", &local, &rate,
-				   &latency, &bytes))
+		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[b,I,I,I,I,I,I,I!]", &local, &rate,
+				   &latency, &bytes, &v[0], &v[1], &v[2], &v[3]))
 			return bad(e, "cell: hop", &je);
 		j->hops[i] = (struct tb_hop){ .local = local, .local_rate_bps = (uint64_t)rate,
-			.local_latency_ns = latency, .bytes = (uint64_t)bytes };
+			.local_latency_ns = latency, .bytes = (uint64_t)bytes, .rate_bps = (uint64_t)v[0],
+			.reverse_rate_bps = (uint64_t)v[1], .latency_ns = v[2], .reverse_latency_ns = v[3] };
 	}
 	return 0;
 }
@@ -132,9 +138,10 @@ int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
 	json_error_t je;
 
 	*out = (struct tb_cell){ 0 };
-	if (json_unpack_ex((json_t *)in, &je, 0, "{s:o,s:i,s:i,s:s,s:F}", "jobs", &jobs,
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:o,s:i,s:i,s:s,s:i,s:F}", "jobs", &jobs,
 			   "warmup_steps", &out->warmup_steps, "steps", &out->steps,
-			   "congestion_control", &cc, "timeout_s", &out->timeout_s))
+			   "congestion_control", &cc, "sockets_per_hop", &out->sockets_per_hop,
+			   "timeout_s", &out->timeout_s))
 		return bad(e, "cell", &je);
 	copy_string(out->congestion_control, sizeof(out->congestion_control), cc);
 	out->jobs = items(jobs, &out->n_jobs, sizeof(*out->jobs));

@@ -29,6 +29,11 @@ static int worker_of(const struct experiment *exp, const struct placement *p, in
 	return p->n_parts - 1;
 }
 
+static uint64_t scaled_rate(const struct testbed_spec *t, double bps)
+{
+	return (uint64_t)llround(bps * t->scale_bytes / t->scale_time);
+}
+
 static void fill_hop(const struct experiment *exp, const struct job_model *j, int a, int b,
 		     struct tb_hop *h)
 {
@@ -37,10 +42,16 @@ static void fill_hop(const struct experiment *exp, const struct job_model *j, in
 
 	h->bytes = scaled_message(exp, j);
 	h->local = a == b;
-	if (!h->local)
+	if (!h->local) {
+		const struct link *there = cluster_link(c, a, b), *back = cluster_link(c, b, a);
+
+		h->rate_bps = scaled_rate(t, goodput_bps((double)there->rate_bps, c->mtu));
+		h->reverse_rate_bps = scaled_rate(t, goodput_bps((double)back->rate_bps, c->mtu));
+		h->latency_ns = llround((double)there->latency_ns * t->scale_time);
+		h->reverse_latency_ns = llround((double)back->latency_ns * t->scale_time);
 		return;
-	h->local_rate_bps = (uint64_t)llround(goodput_bps(c->regions[a].bandwidth_bps, c->mtu) *
-					      t->scale_bytes / t->scale_time);
+	}
+	h->local_rate_bps = scaled_rate(t, goodput_bps(c->regions[a].bandwidth_bps, c->mtu));
 	h->local_latency_ns = llround((double)c->regions[a].intra_latency_ns * t->scale_time);
 }
 
@@ -51,6 +62,8 @@ static int fill_job(const struct moment *m, int which, const struct lab_net *net
 	const struct job_model *j = &m->models->v[p->job];
 	double scale = exp->testbed.scale_time * 1e9;
 	int used[64] = { 0 };
+	double weight = exp->schedule == SCHED_ZB_H1 ?
+		schedule_weight_share(exp->models[exp->jobs[p->job].model].recompute) : 0;
 
 	snprintf(out->name, sizeof(out->name), "%s", exp->jobs[p->job].name);
 	out->schedule = exp->schedule;
@@ -70,12 +83,16 @@ static int fill_job(const struct moment *m, int which, const struct lab_net *net
 		out->stages[i] = (struct tb_stage){
 			.host = lab_host_of(net, r, used[r]), .region = r,
 			.worker = worker_of(exp, p, i),
-			.fwd_ns = llround(s.fwd_s * scale), .bwd_ns = llround(s.bwd_s * scale) };
+			.fwd_ns = llround(s.fwd_s * scale), .w_ns = llround(s.bwd_s * weight * scale) };
+		out->stages[i].bwd_ns = llround(s.bwd_s * scale) - out->stages[i].w_ns;
 		if (exp->testbed.ranks == RANKS_STAGE)
 			used[r]++;
 		if (i)
 			fill_hop(exp, j, out->stages[i - 1].region, r, &out->hops[i - 1]);
 	}
+	if (tb_hops(out) == out->n_stages)
+		fill_hop(exp, j, out->stages[out->n_stages - 1].region, out->stages[0].region,
+			 &out->hops[out->n_stages - 1]);
 	return 0;
 }
 
@@ -85,7 +102,8 @@ int cell_build(const struct moment *m, const struct lab_net *net, const double *
 	const struct testbed_spec *t = &m->exp->testbed;
 	double longest = 0;
 
-	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps };
+	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps,
+				 .sockets_per_hop = t->sockets_per_hop };
 	out->jobs = calloc((size_t)(m->n ? m->n : 1), sizeof(*out->jobs));
 	if (!out->jobs)
 		return bace_fail(e, ENOMEM, "cell of %d jobs: out of memory", m->n);

@@ -27,7 +27,7 @@ static void check_steps(const struct tb_cell *cell, const struct tb_result *r, i
 {
 	const struct tb_job *j = &cell->jobs[job];
 	int64_t slot = j->stages[0].fwd_ns + j->stages[0].bwd_ns;
-	int64_t least = (j->micro_batches + (j->schedule == SCHED_ZB_H1 ? 0 : j->n_stages - 1)) * slot;
+	int64_t least = (j->micro_batches + (j->schedule >= SCHED_INTERLEAVED_1F1B ? 0 : j->n_stages - 1)) * slot;
 	int n = 0;
 
 	for (int i = 0; i < r->n_steps; i++) {
@@ -60,7 +60,7 @@ static void check_ops(const struct tb_cell *cell, const struct tb_result *r)
 
 		for (int i = 0; i < job->n_stages; i++)
 			want_compute += schedule_n_ops(&s, i);
-		want_received += 2 * (job->n_stages - 1) * job->micro_batches;
+		want_received += 2 * (job->n_stages * job->chunks - 1) * job->micro_batches;
 	}
 	assert_int_equal(compute, want_compute * (cell->warmup_steps + cell->steps));
 	assert_int_equal(received, want_received * (cell->warmup_steps + cell->steps));
@@ -110,7 +110,8 @@ static void test_pipeline(void **state)
  * the worker can play. */
 static void test_shapes(void **state)
 {
-	static const enum schedule_kind kinds[] = { SCHED_GPIPE, SCHED_1F1B, SCHED_EAGER_1F1B, SCHED_ZB_H1 };
+	static const enum schedule_kind kinds[] = { SCHED_GPIPE, SCHED_1F1B, SCHED_EAGER_1F1B, SCHED_ZB_H1,
+		SCHED_INTERLEAVED_1F1B };
 	struct world w;
 
 	world_open(&w, 2);
@@ -131,6 +132,7 @@ static void test_shapes(void **state)
 		jobs[0] = cell.jobs[0];
 		jobs[1] = other.jobs[0];
 		jobs[0].schedule = jobs[1].schedule = kinds[k];
+		jobs[0].chunks = jobs[1].chunks = kinds[k] == SCHED_INTERLEAVED_1F1B ? 2 : 1;
 
 		struct tb_cell both = { .n_jobs = 2, .jobs = jobs, .warmup_steps = 0, .steps = 2,
 					.timeout_s = 60 };
@@ -139,7 +141,8 @@ static void test_shapes(void **state)
 		check_steps(&both, &r, 0);
 		check_steps(&both, &r, 1);
 		check_ops(&both, &r);
-		assert_int_equal(r.n_flows, 4);		/* two network hops, both ways */
+		/* Two network hops, both ways; interleaved: two more that go round. */
+		assert_int_equal(r.n_flows, kinds[k] == SCHED_INTERLEAVED_1F1B ? 8 : 4);
 		tb_result_free(&r);
 		cell_release(&cell);
 		cell_release(&other);
