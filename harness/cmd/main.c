@@ -14,6 +14,7 @@ static const struct command *const commands[] = {
 	&cmd_claims,
 	&cmd_check,
 	&cmd_pipeline,
+	&cmd_fidelity,
 	&cmd_trace_gen,
 	&cmd_policies,
 	&cmd_runs,

@@ -49,5 +49,59 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 
 /* -EINVAL with what to change: what a run of it would refuse before it begins. */
 int run_check(const struct experiment *exp, struct bace_err *e);
+/* ---- fidelity: pipelines with one slow hop, measured and simulated ----
+ *
+ * A stage is one layer of the model of the experiment's first job, each on a
+ * region of its own. The cluster's least latency is the near one; a point has
+ * exactly one hop that is farther. Times are unscaled seconds. Points whose
+ * paths share no link run at once. */
+#define FIDELITY_STAGES_MAX 64
+
+struct fidelity_point {
+	enum schedule_kind schedule;
+	int chunks;			/* 1 unless interleaved */
+	int stages, micro_batches;
+	int hop;			/* the slow one; -1: none is */
+	bool overlap;
+	int64_t latency_ns;		/* of it, one-way */
+	double c_s;			/* latency and serialisation of the slow hop */
+	double sim_s;			/* event simulation */
+	double measured_s;		/* median of the steps; NAN: not measured */
+	int n_steps;
+	bool valid;
+	char why[256];			/* if not valid */
+	int path[FIDELITY_STAGES_MAX];	/* regions */
+};
+
+struct fidelity {
+	double fwd_s, bwd_s, serialisation_s, near_s;	/* of a stage, a message, a near hop */
+	const char *backend;
+	int n;
+	struct fidelity_point *v;
+};
+
+struct fidelity_options {
+	const char *self;
+	bool has_backend;		/* else the experiment's */
+	enum backend_kind backend;
+	int n_schedules, n_stages, n_micro_batches;
+	const enum schedule_kind *schedules;
+	const int *stages, *micro_batches;
+	/* curve: the hop in the middle, all latencies that there are; else every hop,
+	 * with the latencies that bring c nearest to (t_F + t_B) / 2 from below and
+	 * from above. */
+	bool curve;
+	bool overlap;
+	int sample;			/* > 0: so many points, evenly from all */
+	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
+	bool (*cancelled)(void *arg);				/* may be NULL */
+	void *arg;
+};
+
+/* 0 also when points are invalid: they say so. What cannot be (interleaved with
+ * m no multiple of p) is left out. -EINVAL: the cluster has no such paths. */
+int fidelity_run(const struct experiment *exp, const struct fidelity_options *o, struct fidelity *out,
+		 struct bace_err *e);
+void fidelity_free(struct fidelity *f);
 
 #endif

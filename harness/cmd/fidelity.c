@@ -1,0 +1,247 @@
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/cmd/cmd.h"
+#include "harness/cmd/fidelity_table.h"
+
+#define LIST_MAX 32
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+	interrupted = 1;
+}
+
+static bool is_cancelled(void *arg)
+{
+	return interrupted;
+}
+
+static void progress(void *arg, const char *line)
+{
+	const int64_t *start = arg;
+
+	fprintf(stderr, "%6.1f s  %s\n", (double)(bace_mono_ns() - *start) / 1e9, line);
+}
+
+struct args {
+	const char *experiment;
+	struct fidelity_options o;
+	enum schedule_kind schedules[LIST_MAX];
+	int stages[LIST_MAX], micro_batches[LIST_MAX];
+	struct fidelity_limits limits;
+};
+
+static int schedule_list(const char *text, enum schedule_kind *v, int *n)
+{
+	char *copy = strdup(text), *at = copy, *word;
+	int rc = copy ? 0 : -ENOMEM;
+
+	for (*n = 0; !rc && (word = strsep(&at, ",")); ++*n)
+		rc = *n == LIST_MAX ? -E2BIG : schedule_from_name(word, &v[*n]);
+	free(copy);
+	return rc;
+}
+
+static int number_list(const char *text, int least, int most, int *v, int *n)
+{
+	const char *p = text;
+
+	for (*n = 0; *n < LIST_MAX;) {
+		char *end;
+		long x = strtol(p, &end, 10);
+
+		if (end == p || x < least || x > most || (*end && *end != ','))
+			return -EINVAL;
+		v[(*n)++] = (int)x;
+		if (!*end)
+			return 0;
+		p = end + 1;
+	}
+	return -E2BIG;
+}
+
+static int percent(const char *text, double *out)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || *end || !(v > 0 && v <= 1000))
+		return -EINVAL;
+	*out = v / 100;
+	return 0;
+}
+
+static int take_backend(struct args *a, const char *name)
+{
+	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
+		if (strcmp(backend_name((enum backend_kind)b), name))
+			continue;
+		a->o.has_backend = true;
+		a->o.backend = (enum backend_kind)b;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int take_option(struct args *a, int c)
+{
+	switch (c) {
+	case 'b':
+		return take_backend(a, optarg) ? cmd_misuse(&cmd_fidelity, "--backend %s: must be auto, netem, "
+							    "nfqueue or uml", optarg) : 0;
+	case 's':
+		return schedule_list(optarg, a->schedules, &a->o.n_schedules) ? cmd_misuse(&cmd_fidelity,
+			"--schedules %s: must be gpipe, 1f1b, eager-1f1b, interleaved-1f1b, zb-h1, with commas "
+			"between", optarg) : 0;
+	case 'p':
+		return number_list(optarg, 2, FIDELITY_STAGES_MAX, a->stages, &a->o.n_stages) ?
+			cmd_misuse(&cmd_fidelity, "--stages %s: must be 2 to %d each, with commas between", optarg,
+				   FIDELITY_STAGES_MAX) : 0;
+	case 'm':
+		return number_list(optarg, 1, 1 << 20, a->micro_batches, &a->o.n_micro_batches) ?
+			cmd_misuse(&cmd_fidelity, "--micro-batches %s: must be 1 to %d each, with commas between",
+				   optarg, 1 << 20) : 0;
+	case 'n': {
+		int n;
+
+		return number_list(optarg, 1, 1000000, &a->o.sample, &n) || n != 1 ?
+			cmd_misuse(&cmd_fidelity, "--sample %s: must be 1 or more", optarg) : 0;
+	}
+	case 'M':
+		return percent(optarg, &a->limits.median) ? cmd_misuse(&cmd_fidelity, "--median %s: must be above 0",
+								       optarg) : 0;
+	case 'W':
+		return percent(optarg, &a->limits.worst) ? cmd_misuse(&cmd_fidelity, "--worst %s: must be above 0",
+								      optarg) : 0;
+	case 'c': a->o.curve = true; return 0;
+	case 'x': a->o.overlap = false; return 0;
+	}
+	return cmd_misuse(&cmd_fidelity, "bad options");
+}
+
+static int parse(struct args *a, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "backend", 1, NULL, 'b' }, { "schedules", 1, NULL, 's' }, { "stages", 1, NULL, 'p' },
+		{ "micro-batches", 1, NULL, 'm' }, { "sample", 1, NULL, 'n' }, { "curve", 0, NULL, 'c' },
+		{ "no-overlap", 0, NULL, 'x' }, { "median", 1, NULL, 'M' }, { "worst", 1, NULL, 'W' }, { 0 } };
+	int c;
+
+	schedule_list("gpipe,1f1b,eager-1f1b,interleaved-1f1b,zb-h1", a->schedules, &a->o.n_schedules);
+	number_list("2,4,8", 2, FIDELITY_STAGES_MAX, a->stages, &a->o.n_stages);
+	number_list("4,8,16", 1, 16, a->micro_batches, &a->o.n_micro_batches);
+	a->o.overlap = true;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		int rc = take_option(a, c);
+
+		if (rc)
+			return rc;
+	}
+	if (optind < argc - 1)
+		return cmd_misuse(&cmd_fidelity, "one experiment file at most");
+	a->experiment = optind < argc ? argv[optind] : "fidelity";
+	a->o.schedules = a->schedules;
+	a->o.stages = a->stages;
+	a->o.micro_batches = a->micro_batches;
+	return 0;
+}
+
+static int load(const char *path, struct experiment *exp)
+{
+	struct bace_diags d = { 0 };
+	struct bace_err e = { 0 };
+	int rc = experiment_load(path, exp, &d, &e);
+
+	if (!rc)
+		return 0;
+	bace_diags_print(&d, stderr);
+	if (!d.n)
+		cmd_error(&cmd_fidelity, 0, "%s", e.msg);
+	bace_diags_free(&d);
+	return BACE_EXIT_INPUT;
+}
+
+static int exit_code(int rc)
+{
+	return rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV : BACE_EXIT_FAILED;
+}
+
+static int present(const struct args *a, const struct fidelity *f, bool json)
+{
+	struct fidelity_summary s = fidelity_summarise(f);
+	bool holds = s.median <= a->limits.median && s.worst <= a->limits.worst;
+
+	if (json) {
+		if (fidelity_json(f, &s, stdout))
+			return cmd_error(&cmd_fidelity, BACE_EXIT_FAILED, "out of memory");
+	} else {
+		a->o.curve ? fidelity_print_curve(f, stdout) : fidelity_print_matrix(f, stdout);
+		fidelity_print_summary(f, &s, &a->limits, stdout);
+	}
+	if (s.n_invalid)
+		return BACE_EXIT_FAILED;
+	return holds ? BACE_EXIT_OK : BACE_EXIT_VERDICT;
+}
+
+static int run(const struct cmd_globals *g, int argc, char **argv)
+{
+	struct args a = { .limits = { .worst = 0.1 } };
+	struct sigaction act = { .sa_handler = on_signal };
+	struct experiment exp;
+	struct fidelity f = { 0 };
+	struct bace_err e = { 0 };
+	int64_t start = bace_mono_ns();
+	int rc = parse(&a, argc, argv);
+
+	if (rc)
+		return rc;
+	rc = load(a.experiment, &exp);
+	if (rc)
+		return rc;
+	a.o.self = g->self;
+	a.o.on_progress = g->quiet ? NULL : progress;
+	a.o.cancelled = is_cancelled;
+	a.o.arg = &start;
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+	sigaction(SIGHUP, &act, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	rc = fidelity_run(&exp, &a.o, &f, &e);
+	if (!rc && a.limits.median <= 0)
+		a.limits.median = strcmp(f.backend, "uml") ? 0.03 : 0.05;
+	rc = rc ? cmd_error(&cmd_fidelity, exit_code(rc), "%s", e.msg) : present(&a, &f, g->json);
+	fidelity_free(&f);
+	experiment_free(&exp);
+	return rc;
+}
+
+const struct command cmd_fidelity = {
+	.name = "fidelity",
+	.summary = "pipelines with one slow hop, measured and simulated",
+	.usage = "bace fidelity [EXPERIMENT.cfg] [--schedules S,S,...] [--stages P,P,...]\n"
+		 "           [--micro-batches M,M,...] [--curve] [--no-overlap] [--sample N]\n"
+		 "           [--backend auto|netem|nfqueue|uml] [--median PERCENT] [--worst PERCENT]\n\n"
+		 "Runs pipelines whose hops are alike but for one, and sets measured step times\n"
+		 "beside the event simulation: every schedule, number of stages and of micro-batches,\n"
+		 "the slow hop at every place, with its cost c (latency and transfer) below and above\n"
+		 "(t_F + t_B) / 2. A stage is one layer of the model of the experiment's first job, on\n"
+		 "a region of its own; the cluster's links give the latencies. Default: the profile\n"
+		 "`fidelity' (`fidelity-slow' for User-Mode Linux). Nothing is stored.\n\n"
+		 "  --schedules      gpipe,1f1b,eager-1f1b,interleaved-1f1b,zb-h1\n"
+		 "  --stages         2,4,8\n"
+		 "  --micro-batches  4,8,16; interleaved-1f1b only where it is a multiple of the stages\n"
+		 "  --curve          the slow hop in the middle, with all latencies that there are\n"
+		 "  --no-overlap     a stage does not compute while its message leaves\n"
+		 "  --sample         so many points, evenly from all\n"
+		 "  --median         largest median error (default 3, in User-Mode Linux 5)\n"
+		 "  --worst          largest error (default 10)\n\n"
+		 "Status 4: an error is larger than that. 1: points could not be measured.",
+	.run = run,
+};
