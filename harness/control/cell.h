@@ -61,6 +61,8 @@ int cell_ranks_build(struct cell_run *r, struct bace_err *e);
 void cell_ranks_free(struct cell_run *r);
 json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k);
 json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k);
+/* Do the job's ranks read one clock? */
+bool cell_shares_clock(const struct cell_run *r, int job);
 /* Gateways of regions that exchange traffic, and hosts with ranks. */
 void cell_mark_needed(struct cell_run *r);
 /* Does the host's shaping carry traffic of this cell? */

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,9 @@
  * cannot do better is no reason. */
 #define COMPUTE_LATENESS 0.05
 #define COMPUTE_LATENESS_NS 500000
+/* Without overlap: mean error of when a message left, of t_F + t_B. */
+#define HOLD_TOLERANCE 0.03
+#define HOLD_TOLERANCE_NS 500000
 
 static const struct shape_stat *class_of(const struct shape_stats *s, int region)
 {
@@ -194,6 +198,47 @@ static void check_compute(struct cell_run *r)
 			     (double)r->out->lateness_p99_ns / 1e6, 100 * COMPUTE_LATENESS);
 }
 
+/* The hop that brought a message, by its receiver. */
+static const struct tb_hop *hop_of(const struct tb_job *j, const struct tb_op *o)
+{
+	int before = (o->stage + j->n_stages - 1) % j->n_stages;
+
+	return &j->hops[o->kind == TB_RECV_ACTIVATION ? before : o->stage];
+}
+
+/* Without overlap a stage was held for as long as its message should have taken
+ * of the link; did it? (What came before a stage's turn waited nowhere: there is
+ * one message at a time.) */
+static void check_holds(struct cell_run *r, int job)
+{
+	const struct tb_job *j = &r->cell->jobs[job];
+	/* Else a message is timed from its first byte, which has the latency behind it. */
+	bool one_clock = cell_shares_clock(r, job);
+	double late = 0, slot = (double)(j->stages[0].fwd_ns + j->stages[0].bwd_ns + j->stages[0].w_ns);
+	int n = 0;
+
+	for (int i = 0; i < r->out->n_ops; i++) {
+		const struct tb_op *o = &r->out->ops[i];
+		bool forward = o->kind == TB_RECV_ACTIVATION;
+		const struct tb_hop *h;
+		double planned;
+
+		if (o->job != job || o->step < 0 || o->kind < TB_RECV_ACTIVATION)
+			continue;
+		h = hop_of(j, o);
+		if (h->local)
+			continue;
+		planned = (double)h->bytes * 8e9 / (double)(forward ? h->rate_bps : h->reverse_rate_bps) +
+			  (one_clock ? (double)(forward ? h->latency_ns : h->reverse_latency_ns) : 0);
+		late += (double)(o->end_ns - o->start_ns) - planned;
+		n++;
+	}
+	if (n && fabs(late / n) > HOLD_TOLERANCE * slot && fabs(late / n) > HOLD_TOLERANCE_NS)
+		cell_invalid(r, SEVERITY_CAUSE, "%s: without overlap, messages left their links %.1f ms later than "
+			     "planned on average (allowed %.1f ms): the stages were held for too short", j->name,
+			     late / n / 1e6, HOLD_TOLERANCE * slot / 1e6);
+}
+
 int cell_check(struct cell_run *r, struct bace_err *e)
 {
 	int rc;
@@ -206,5 +251,8 @@ int cell_check(struct cell_run *r, struct bace_err *e)
 		if (cell_reads(r, &r->c->hosts[i]))
 			check_delay(r, &r->c->hosts[i]);
 	check_compute(r);
+	for (int j = 0; j < r->cell->n_jobs; j++)
+		if (!r->cell->jobs[j].overlap)
+			check_holds(r, j);
 	return rc;
 }

@@ -6,6 +6,7 @@
 
 #define RANKS_MAX 4096
 #define CONNECT_TIMEOUT_MS 20000
+#define PEER_TIMEOUT_MS 3000
 
 static int check_job(const struct cell_run *r, int j, struct bace_err *e)
 {
@@ -196,14 +197,18 @@ static json_t *hops_json(const struct cell_run *r, const struct cell_rank *k)
 		if (spec->local) {
 			json_object_set_new(o, "rate_bps", json_integer((json_int_t)spec->local_rate_bps));
 			json_object_set_new(o, "latency_ns", json_integer((json_int_t)spec->local_latency_ns));
+		} else {
+			json_object_set_new(o, "rate_bps", json_integer((json_int_t)spec->rate_bps));
+			json_object_set_new(o, "reverse_rate_bps", json_integer((json_int_t)spec->reverse_rate_bps));
+			json_object_set_new(o, "latency_ns", json_integer((json_int_t)spec->latency_ns));
+			json_object_set_new(o, "reverse_latency_ns", json_integer((json_int_t)spec->reverse_latency_ns));
 		}
 		json_array_append_new(a, o);
 	}
 	return a;
 }
 
-/* Do the job's ranks read one clock? */
-static bool shares_clock(const struct cell_run *r, int job)
+bool cell_shares_clock(const struct cell_run *r, int job)
 {
 	const struct host *first = NULL;
 
@@ -218,17 +223,32 @@ static bool shares_clock(const struct cell_run *r, int job)
 	return true;
 }
 
+/* A packet may be that long on its way, repeated a few times, before silence
+ * means anything. */
+static json_int_t peer_timeout_ms(const struct tb_job *j)
+{
+	int64_t longest = 0;
+
+	for (int h = 0; h < tb_hops(j); h++) {
+		int64_t rtt = j->hops[h].latency_ns + j->hops[h].reverse_latency_ns;
+
+		longest = rtt > longest ? rtt : longest;
+	}
+	return PEER_TIMEOUT_MS + 8 * longest / 1000000;
+}
+
 json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 {
 	const struct tb_job *j = &r->cell->jobs[k->job];
 
-	return json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:i,s:I}", "mode",
+	return json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:i,s:i,s:I,s:I}", "mode",
 		"pipeline", "job", k->job, "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
-		"shared_clock", shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
+		"shared_clock", cell_shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
 		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
 		"stages", stages_json(r, k), "hops", hops_json(r, k), "warmup_steps", r->cell->warmup_steps,
 		"steps", r->cell->steps, "congestion_control", r->cell->congestion_control,
-		"connect_timeout_ms", CONNECT_TIMEOUT_MS,
+		"sockets", r->cell->sockets_per_hop > 1 ? r->cell->sockets_per_hop : 1,
+		"connect_timeout_ms", CONNECT_TIMEOUT_MS, "peer_timeout_ms", peer_timeout_ms(j),
 		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3));
 }
 

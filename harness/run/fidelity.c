@@ -7,7 +7,7 @@
 
 #include "harness/run/cell.h"
 
-#define TRIES 3
+#define TRIES 5			/* of a cell that the machine was too busy for */
 #define SETUP_S 20.0
 #define PATIENCE 4.0		/* times the predicted time before a cell is given up */
 

@@ -218,6 +218,22 @@ int engine_receive(struct engine *en, int hop, const struct message *m, int64_t 
 	return deliver(en, hop, &now, first, arrived, e);
 }
 
+/* Without overlap: the stage goes on when its message has left, by the rate of
+ * the link that it takes. */
+static void hold(struct engine *en, struct stage *st, int hop, bool forward, int64_t end)
+{
+	const struct worker_hop_spec *h = &en->spec->hops[hop];
+	uint64_t rate = forward || h->kind == HOP_LOCAL ? h->rate_bps : h->reverse_rate_bps;
+	int64_t *free_at = &en->out_free[2 * hop + !forward];
+	int64_t left = end > *free_at ? end : *free_at;
+
+	if (rate)
+		left += (int64_t)((double)h->bytes * 8e9 / (double)rate + 0.5);
+	*free_at = st->free_at = st->ended_at = left;
+	if (left > st->record->end)
+		st->record->end = left;
+}
+
 static int send_output(struct engine *en, struct stage *st, const struct op *op, int64_t end,
 		       struct bace_err *e)
 {
@@ -229,6 +245,8 @@ static int send_output(struct engine *en, struct stage *st, const struct op *op,
 	if (number < 0)
 		return 0;
 	hop = en->hop_at[number];
+	if (!en->spec->overlap)
+		hold(en, st, hop, op->kind == OP_FORWARD, end);
 	if (en->spec->hops[hop].role == HOP_INTERNAL)
 		return deliver(en, hop, &m, end, end, e);
 	return en->io.send(en->io.arg, hop, &m, e);

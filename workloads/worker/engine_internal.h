@@ -35,6 +35,7 @@ struct engine {
 	struct compute *compute;
 	struct stage *stages;
 	struct inbox *fwd, *rev;	/* [spec->n_hops] */
+	int64_t *out_free;		/* [2 * spec->n_hops]: when what was sent has left; forward first */
 	int *hop_at;			/* [schedule.stages]: index into spec->hops, or -1 */
 	int *stage_at;			/* [schedule.stages]: index into stages, or -1 */
 	int n_left;			/* stages that have not passed their last token */

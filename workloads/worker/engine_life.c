@@ -76,9 +76,10 @@ static int allocate(struct engine *en, struct bace_err *e)
 	en->stages = calloc(n, sizeof(*en->stages));
 	en->fwd = calloc(hops, sizeof(*en->fwd));
 	en->rev = calloc(hops, sizeof(*en->rev));
+	en->out_free = calloc(2 * hops, sizeof(*en->out_free));
 	en->hop_at = calloc(p, sizeof(int));
 	en->stage_at = calloc(p, sizeof(int));
-	if (!en->stages || !en->fwd || !en->rev || !en->hop_at || !en->stage_at)
+	if (!en->stages || !en->fwd || !en->rev || !en->out_free || !en->hop_at || !en->stage_at)
 		return bace_fail(e, ENOMEM, "engine of %zu stages: out of memory", n);
 	return timeline_init(&en->timeline, en->spec, e);
 }
@@ -118,6 +119,7 @@ void engine_destroy(struct engine *en)
 	free(en->stages);
 	free(en->fwd);
 	free(en->rev);
+	free(en->out_free);
 	free(en->hop_at);
 	free(en->stage_at);
 	timeline_free(&en->timeline);

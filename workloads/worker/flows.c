@@ -77,9 +77,7 @@ void flows_destroy(struct flows *f)
 
 static void read_counters(const struct hop *h, struct counters *c)
 {
-	net_info(h->sock.watch.fd, &c->t);
-	c->payload_bytes = h->sock.payload_bytes;
-	c->messages = h->sock.messages;
+	hop_info(h, &c->t, &c->payload_bytes, &c->messages);
 }
 
 void flows_start(struct flows *f)
@@ -97,9 +95,12 @@ void flows_step_ended(struct flows *f, int slot, int step)
 		if (x->slot != slot || x->n_rows == f->spec->warmup_steps + f->spec->steps)
 			continue;
 		x->rows[x->n_rows].step = step;
-		net_info(f->hops[i].sock.watch.fd, &x->rows[x->n_rows++].t);
+		struct counters now;
+
+		read_counters(&f->hops[i], &now);
+		x->rows[x->n_rows++].t = now.t;
 		if (step == -1)
-			read_counters(&f->hops[i], &x->start);
+			x->start = now;
 	}
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define MAGIC 0x65636162u		/* "bace" */
+#define STRIPE_MIN 16384		/* less is not worth a second socket */
 
 _Static_assert(sizeof(struct header) == WORKER_MESSAGE_MIN, "the header's size is part of the protocol");
 
@@ -27,6 +28,21 @@ uint64_t message_bytes(const struct worker_hop_spec *h, enum message_kind kind)
 	return h->kind == HOP_LOCAL || kind == MESSAGE_TOKEN ? WORKER_MESSAGE_MIN : h->bytes;
 }
 
+int message_parts(const struct worker_spec *s, const struct worker_hop_spec *h, enum message_kind kind)
+{
+	if (h->kind != HOP_TCP || kind == MESSAGE_TOKEN || s->sockets_per_hop < 2)
+		return 1;
+	/* The first message opens them all. */
+	return kind == MESSAGE_WARM || h->bytes >= (uint64_t)s->sockets_per_hop * STRIPE_MIN ? s->sockets_per_hop : 1;
+}
+
+static uint64_t part_bytes(uint64_t whole, uint64_t part, uint64_t parts)
+{
+	uint64_t n = whole / parts + (part < whole % parts);
+
+	return n < sizeof(struct header) ? sizeof(struct header) : n;
+}
+
 static uint64_t checksum(const struct header *h)
 {
 	return bace_hash64(h, offsetof(struct header, checksum), MAGIC);
@@ -44,7 +60,16 @@ void header_fill(struct header *h, const struct worker_spec *s, const struct wor
 
 	*h = (struct header){ .magic = MAGIC, .kind = (uint16_t)m->kind, .chunk = m->chunk, .job = s->job,
 		.hop = hop->hop, .stage = sender_stage(s, hop, below), .step = m->step,
-		.micro_batch = m->micro_batch, .made = m->made, .bytes = message_bytes(hop, m->kind) };
+		.micro_batch = m->micro_batch, .made = m->made, .bytes = message_bytes(hop, m->kind), .parts = 1 };
+	h->checksum = checksum(h);
+}
+
+void header_part(struct header *h, int part, int parts, uint64_t number)
+{
+	h->bytes = part_bytes(h->bytes, (uint64_t)part, (uint64_t)parts);
+	h->part = (uint16_t)part;
+	h->parts = (uint16_t)parts;
+	h->number = number;
 	h->checksum = checksum(h);
 }
 
@@ -62,7 +87,11 @@ int header_check(const struct header *h, const struct worker_spec *s, const stru
 	    (h->kind != MESSAGE_WARM && message_is_forward((enum message_kind)h->kind) != from_below))
 		return bace_fail(e, EPROTO, "a message of the wrong kind (%s from stage %d)",
 				 message_name((enum message_kind)h->kind), h->stage);
-	bytes = message_bytes(hop, (enum message_kind)h->kind);
+	if (h->parts != message_parts(s, hop, (enum message_kind)h->kind) || h->part >= h->parts)
+		return bace_fail(e, EPROTO, "%s of step %d micro-batch %d is part %d of %d, wanted one of %d: the "
+				 "number of sockets differs", message_name((enum message_kind)h->kind), h->step,
+				 h->micro_batch, h->part, h->parts, message_parts(s, hop, (enum message_kind)h->kind));
+	bytes = part_bytes(message_bytes(hop, (enum message_kind)h->kind), h->part, h->parts);
 	if (h->bytes != bytes)
 		return bace_fail(e, EPROTO, "%s of step %d micro-batch %d has %llu bytes, wanted %llu",
 				 message_name((enum message_kind)h->kind), h->step, h->micro_batch,

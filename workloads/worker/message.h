@@ -27,24 +27,30 @@ const char *message_name(enum message_kind kind);
 /* Does it travel from stage i to i + 1? (A warm message goes either way.) */
 bool message_is_forward(enum message_kind kind);
 
+/* On several sockets a message goes in parts, one on each, all with a header. */
 struct header {			/* host order: both ends run the same binary */
 	uint32_t magic;
 	uint16_t kind;
 	uint16_t chunk;
 	int32_t job, hop, stage;	/* stage: the sender's */
 	int32_t step, micro_batch;
-	uint32_t reserved;
+	uint16_t part, parts;
 	int64_t made;
-	uint64_t bytes;			/* of the message, header included */
-	uint64_t reserved2;
+	uint64_t bytes;			/* of the part, header included */
+	uint64_t number;		/* of the message in its direction of the hop, from 0 */
 	uint64_t checksum;		/* of all before it */
 };
 
 /* Bytes on the network of a message of this hop. */
 uint64_t message_bytes(const struct worker_hop_spec *h, enum message_kind kind);
 
+/* Parts that a message of this hop goes in. */
+int message_parts(const struct worker_spec *s, const struct worker_hop_spec *h, enum message_kind kind);
+
 void header_fill(struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,
 		 const struct message *m);
+/* The header of a part, from that of the whole. */
+void header_part(struct header *h, int part, int parts, uint64_t number);
 /* Is it whole, and of this job, this hop and this direction? `from_below`: the
  * peer plays the hop's first stage. */
 int header_check(const struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,

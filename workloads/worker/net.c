@@ -5,6 +5,7 @@
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -146,12 +147,55 @@ int net_accept(int listener, const char *cc, int *fd, struct bace_err *e)
 	return rc;
 }
 
-int net_user_timeout(int fd, int64_t ns)
+void net_peer_timeout(int fd, int64_t ns)
 {
 	int64_t whole = ns / 1000000;
 	int ms = whole < 1 ? 1 : whole > INT32_MAX ? INT32_MAX : (int)whole;
+	int third_s = ms / 3000 > 1 ? ms / 3000 : 1, on = 1;
 
-	return setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) ? -errno : 0;
+	/* A kernel that refuses leaves the rank its own deadlines. */
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &third_s, sizeof(third_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &third_s, sizeof(third_s));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+/* The last number of a sysctl; 0: cannot be read. */
+static uint64_t sysctl_last(const char *path)
+{
+	CLEANUP_FREE char *text = NULL;
+	struct bace_err e;
+	const char *last = NULL;
+
+	if (bace_read_file(path, 4096, &text, NULL, &e))
+		return 0;
+	for (char *save, *word = strtok_r(text, " \t\n", &save); word; word = strtok_r(NULL, " \t\n", &save))
+		last = word;
+	return last ? strtoull(last, NULL, 10) : 0;
+}
+
+static uint64_t make_room(int fd, int option, const char *growth_path, const char *fixed_path, uint64_t bytes)
+{
+	uint64_t most = sysctl_last(growth_path);
+	/* The kernel doubles it, for what holds the bytes. */
+	int ask = bytes > INT32_MAX ? INT32_MAX / 2 : (int)(bytes / 2), got = 0;
+	socklen_t len = sizeof(got);
+
+	/* A fixed size grows no more: only if it is the larger. */
+	if (most >= bytes || 2 * sysctl_last(fixed_path) <= most || setsockopt(fd, SOL_SOCKET, option, &ask, sizeof(ask)) ||
+	    getsockopt(fd, SOL_SOCKET, option, &got, &len))
+		return most;
+	return (uint64_t)got;
+}
+
+uint64_t net_buffers(int fd, uint64_t bytes)
+{
+	uint64_t in = make_room(fd, SO_RCVBUF, "/proc/sys/net/ipv4/tcp_rmem",
+				"/proc/sys/net/core/rmem_max", bytes);
+	uint64_t out = make_room(fd, SO_SNDBUF, "/proc/sys/net/ipv4/tcp_wmem",
+				 "/proc/sys/net/core/wmem_max", bytes);
+
+	return in < out ? in : out;
 }
 
 int net_info(int fd, struct net_info *out)
@@ -179,6 +223,18 @@ int net_info(int fd, struct net_info *out)
 	out->rtt_us = t.tcpi_rtt;
 	out->min_rtt_us = t.tcpi_min_rtt;
 	return 0;
+}
+
+void net_info_add(struct net_info *to, const struct net_info *t)
+{
+	to->wire_bytes += t->wire_bytes;
+	to->bytes_sent += t->bytes_sent;
+	to->retrans_bytes += t->retrans_bytes;
+	to->segs_out += t->segs_out;
+	to->delivery_rate_bps += t->delivery_rate_bps;
+	to->busy_us += t->busy_us;
+	to->rwnd_limited_us += t->rwnd_limited_us;
+	to->sndbuf_limited_us += t->sndbuf_limited_us;
 }
 
 int net_unacked(int fd)

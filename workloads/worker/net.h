@@ -14,7 +14,13 @@ int net_connect(const char *addr, uint16_t port, const char *cc, int *fd, struct
 int net_connected(int fd, struct bace_err *e);
 /* -EAGAIN: nobody there. */
 int net_accept(int listener, const char *cc, int *fd, struct bace_err *e);
-int net_user_timeout(int fd, int64_t ns);
+/* The connection ends, with ETIMEDOUT, when the peer acknowledges nothing for so
+ * long; it is asked now and then, also when there is nothing to send. */
+void net_peer_timeout(int fd, int64_t ns);
+/* Lets the socket's buffers hold so many bytes, before it is connected or
+ * listens: by the kernel's own growth if that goes so far, which adapts, else
+ * fixed. Returns what they can hold now. */
+uint64_t net_buffers(int fd, uint64_t bytes);
 int net_peer(int fd, char name[NET_NAME_MAX]);
 
 /* Sent on one socket. */
@@ -27,6 +33,8 @@ struct net_info {
 };
 
 int net_info(int fd, struct net_info *out);
+/* Counters and rates of another socket to the same peer. */
+void net_info_add(struct net_info *to, const struct net_info *t);
 /* Bytes written but not yet acknowledged. */
 int net_unacked(int fd);
 

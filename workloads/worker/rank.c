@@ -119,7 +119,7 @@ static int do_connect(struct rank *r, const json_t *cmd, struct bace_err *e)
 		json_int_t port = json_integer_value(json_object_get(h, "port"));
 		int rc;
 
-		if (i < 0 || !on_network(r, i) || !addr || port < 1 || port > 65535 || r->hops[i].sock.watch.fd >= 0)
+		if (i < 0 || !on_network(r, i) || !addr || port < 1 || port > 65535 || hop_begun(&r->hops[i]))
 			return bace_fail(e, EINVAL, "connect: hop, addr or port is wrong");
 		rc = hop_connect(&r->hops[i], addr, (uint16_t)port, e);
 		if (rc)
@@ -224,13 +224,13 @@ static int not_connected(const struct rank *r, struct bace_err *e)
 
 	for (int i = 0; i < r->spec.n_hops; i++) {
 		const struct hop *h = &r->hops[i];
-		bool there = h->sock.watch.fd >= 0;
+		bool there = hop_begun(h);
 
 		if (!on_network(r, i) || hop_warm(h))
 			continue;
 		if (hop_spec(h)->role == HOP_CONNECT && !there)
 			break;
-		if (there && h->sock.connecting)
+		if (there && hop_connecting(h))
 			return bace_fail(e, ETIMEDOUT, "hop %d: connect %s: no answer within %.1f s",
 					 hop_spec(h)->hop, h->peer, s);
 		if (!there)

@@ -148,10 +148,33 @@ static int read_local(const json_t *j, const char *what, struct worker_hop_spec 
 	return rc;
 }
 
+/* What is known of the network under a tcp hop. */
+static int read_link(const json_t *j, const char *what, bool needed, struct worker_hop_spec *out,
+		     struct bace_err *e)
+{
+	json_int_t rate = 0, back = 0, there_ns = 0, back_ns = 0;
+	int rc = opt_int(j, what, "rate_bps", 0, INT64_MAX, &rate, e);
+
+	if (!rc)
+		rc = opt_int(j, what, "reverse_rate_bps", 0, INT64_MAX, &back, e);
+	if (!rc)
+		rc = opt_int(j, what, "latency_ns", 0, DURATION_MAX_NS, &there_ns, e);
+	if (!rc)
+		rc = opt_int(j, what, "reverse_latency_ns", 0, DURATION_MAX_NS, &back_ns, e);
+	if (!rc && needed && (!rate || !back))
+		return bace_fail(e, EINVAL, "%s: `overlap' = false needs its `rate_bps' and `reverse_rate_bps'", what);
+	out->rate_bps = (uint64_t)rate;
+	out->reverse_rate_bps = (uint64_t)back;
+	out->latency_ns = there_ns;
+	out->reverse_latency_ns = back_ns;
+	return rc;
+}
+
 static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_hop_spec *out,
 		    struct bace_err *e)
 {
-	static const char *const known[] = { "hop", "kind", "role", "bytes", "addr", "rate_bps", "latency_ns" };
+	static const char *const known[] = { "hop", "kind", "role", "bytes", "addr", "rate_bps", "latency_ns",
+		"reverse_rate_bps", "reverse_latency_ns" };
 	char kind[16], role[16], what[24];
 	json_int_t v = 0;
 	int rc = check_keys(j, "hop", known, ARRAY_LEN(known), e);
@@ -181,6 +204,8 @@ static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_
 		rc = get_string(j, what, "addr", out->addr, sizeof(out->addr), e);
 	if (!rc && out->kind == HOP_LOCAL)
 		rc = read_local(j, what, out, e);
+	else if (!rc)
+		rc = read_link(j, what, !s->overlap, out, e);
 	return rc;
 }
 
@@ -231,18 +256,21 @@ static int read_schedule(const json_t *j, struct schedule_spec *s, struct bace_e
 
 static int read_timeouts(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
-	json_int_t connect = 0, go = 0, step = 0;
+	json_int_t connect = 0, go = 0, step = 0, peer = 3000;
 	int rc = get_int(j, "spec", "connect_timeout_ms", 1, TIMEOUT_MAX_MS, &connect, e);
 
 	if (!rc)
 		rc = opt_int(j, "spec", "go_timeout_ms", 0, TIMEOUT_MAX_MS, &go, e);
 	if (!rc)
 		rc = get_int(j, "spec", "step_timeout_ms", 1, TIMEOUT_MAX_MS, &step, e);
+	if (!rc)
+		rc = opt_int(j, "spec", "peer_timeout_ms", 1, TIMEOUT_MAX_MS, &peer, e);
 	if (rc)
 		return rc;
 	out->connect_timeout_ns = connect * NS_PER_MS;
 	out->go_timeout_ns = go * NS_PER_MS;
 	out->step_timeout_ns = step * NS_PER_MS;
+	out->peer_timeout_ns = (peer < step ? peer : step) * NS_PER_MS;
 	return 0;
 }
 
@@ -251,13 +279,13 @@ static int read_options(const json_t *j, struct worker_spec *out, struct bace_er
 	static const char *const timelines[] = { "none", "ops", "full" };
 	static const char *const computes[] = { "timed", "cuda" };	/* enum compute_kind */
 	int timeline = TIMELINE_OPS, compute = COMPUTE_TIMED, rc;
-	bool overlap = true;
+	json_int_t sockets = 1;
 
-	out->shared_clock = true;
-	rc = opt_bool(j, "overlap", &overlap, e);
-	if (!rc && !overlap)
-		rc = bace_fail(e, ENOTSUP, "spec: `overlap' = false cannot be executed: a host does not see "
-			       "when a message has left the link; simulate it instead");
+	out->shared_clock = out->overlap = true;
+	rc = opt_bool(j, "overlap", &out->overlap, e);
+	if (!rc)
+		rc = opt_int(j, "spec", "sockets", 1, WORKER_SOCKETS_MAX, &sockets, e);
+	out->sockets_per_hop = (int)sockets;
 	if (!rc)
 		rc = opt_bool(j, "shared_clock", &out->shared_clock, e);
 	if (!rc)
@@ -363,7 +391,7 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
 		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
 		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
-		"timeline", "compute", "nccl" };
+		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms" };
 	json_int_t v = 0, rank = -1;
 	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
 

@@ -31,6 +31,8 @@
  *				of a message means nothing here; a local hop counts
  *				from when its header came
  *    "timeline": "ops"		"none", or "full" for sends too
+ *    "sockets": 1		of a tcp hop: its larger messages are striped over them
+ *    "peer_timeout_ms": 3000	a tcp peer that acknowledges nothing for so long is gone
  *    "compute": "timed"	or "cuda" (bace-worker-nccl): matrix products on the GPU
  *    "nccl": {"addr": A, "gpu": 0, "threads": 1, "sockets": 1, "channels": 0}
  *				(bace-worker-nccl) the rank is in the job's
@@ -41,8 +43,14 @@
  *   A hop of kind "nccl" is carried by NCCL over kernel sockets. A worker with
  *   "nccl" plays one stage, which is its rank in the communicator; of any schedule
  *   but interleaved-1f1b.
- *   "overlap": false is refused: a host does not see when a message has left the
- *   link; that is simulated only.
+ *   A tcp hop may say of the link that it goes over: "rate_bps", "latency_ns",
+ *   "reverse_rate_bps", "reverse_latency_ns" (from stage h to h+1, and back; goodput,
+ *   one-way; 0: not known). Socket buffers are checked against it.
+ *   "overlap": false: a stage computes nothing until its message has left the link.
+ *   No host sees that happen, and an acknowledgement would come a round trip too
+ *   late: the stage is held as long as the message takes of the link's rate_bps,
+ *   which must be given. Whether it did take so long, the receiver's record says
+ *   (end - latency_ns against start); the controller compares.
  *   A step must end within step_timeout_ms of the end of the one before.
  * 2. {"event": "listening", "hop": H, "port": P}, one for each listening hop.
  *   And {"event": "nccl-id", "id": HEX} from stage 0 of a job with "nccl".
@@ -65,6 +73,7 @@
  *   kind: enum worker_op_kind. step < 0: warm-up.
  *    F, B, W: end: when the worker saw it end; third: when it should have ended
  *    (timed compute), from which the next one is counted.
+ *   With "overlap": false the end of a step includes the hold.
  *    received: start: when the sender's operation ended, on the sender's clock;
  *    end: last byte; third: first byte.
  *    sent ("full" only): start: when the operation ended; end and third: when
@@ -107,6 +116,7 @@
 #include "workloads/schedule/schedule.h"
 
 #define WORKER_STAGES_MAX 1024
+#define WORKER_SOCKETS_MAX 16
 #define WORKER_MESSAGE_MIN 64		/* the header */
 #define WORKER_MESSAGE_MAX (4ull << 30)
 
@@ -132,8 +142,10 @@ struct worker_hop_spec {
 	enum hop_role role;
 	uint64_t bytes;
 	char addr[64];
-	uint64_t rate_bps;		/* local */
-	int64_t latency_ns;		/* local */
+	uint64_t rate_bps;		/* local: both ways; tcp: 0 if not known */
+	int64_t latency_ns;
+	uint64_t reverse_rate_bps;	/* tcp */
+	int64_t reverse_latency_ns;
 };
 
 struct worker_nccl_spec {
@@ -149,7 +161,8 @@ struct worker_spec {
 	char name[NAME_LEN];
 	char host[NAME_LEN];
 	struct schedule_spec schedule;
-	bool shared_clock;
+	bool shared_clock, overlap;
+	int sockets_per_hop;
 	enum timeline_kind timeline;
 	enum compute_kind compute;
 	struct worker_nccl_spec nccl;
@@ -159,7 +172,7 @@ struct worker_spec {
 	struct worker_hop_spec *hops;
 	int warmup_steps, steps;
 	char congestion_control[16];
-	int64_t connect_timeout_ns, go_timeout_ns, step_timeout_ns;
+	int64_t connect_timeout_ns, go_timeout_ns, step_timeout_ns, peer_timeout_ns;
 };
 
 /* Every field range-checked; -EINVAL or -ENOTSUP names the key. What was read is

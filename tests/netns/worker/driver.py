@@ -165,9 +165,11 @@ class Job:
         h["addr"] = self.where[stage][1]
         if frm == to:
             h["kind"] = "local"
-        if h["kind"] == "local":
+        if h["kind"] == "local" or "rate_bps" in self.options:
             h["rate_bps"] = self.options.get("rate_bps", 0)
             h["latency_ns"] = self.options.get("latency_ns", 0)
+        if h["kind"] == "tcp" and "rate_bps" in self.options:
+            h["reverse_rate_bps"] = h["rate_bps"]
         return h
 
     def spec(self, stage):
@@ -175,7 +177,8 @@ class Job:
         hops = [h for h in range(self.n_hops) if stage in (h, (h + 1) % self.n)]
         return {"mode": "pipeline", "job": o.get("job", 0), "name": "j", "schedule": o.get("schedule", "1f1b"),
                 "chunks": o.get("chunks", 1), "micro_batches": o.get("micro_batches", 4), "n_stages": self.n,
-                "overlap": True,
+                "overlap": o.get("overlap", True), "sockets": o.get("sockets", 1),
+                "peer_timeout_ms": o.get("peer_timeout_ms", 3000),
                 "stages": [{"stage": stage, "fwd_ns": o.get("fwd_ns", 1000000), "bwd_ns": o.get("bwd_ns", 2000000),
                             "w_ns": o.get("w_ns", 0)}],
                 "hops": [self._hop(h, stage) for h in hops], "warmup_steps": o.get("warmup_steps", 1),

@@ -104,6 +104,15 @@ class Peers(Fault):
         job.ports[0] = ("127.0.0.1", job.ranks[1].event()["port"])
         job.connect().ready().go().done()
 
+    def test_another_number_of_sockets(self):
+        job = self.job(2, connect_timeout_ms=700, sockets=2).start()
+        other = self.worker({**job.spec(0), "sockets": 3})
+        other.tell({"cmd": "connect", "hops": [{"hop": 0, "addr": "127.0.0.1", "port": job.ports[0][1]}]})
+        job.connect(only=[1])
+        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 0\.7 s$", "timeout")
+        self.assertRegex("\n".join(job.ranks[1].errors), r"is part \d of 3, wanted one of 2: the number of sockets differs")
+        self.fails(other, r"^j rank 0: hop 0: 127\.0\.0\.1:\d+: (the peer closed|.*Connection reset|.*Broken pipe)", "peer")
+
     def test_another_job(self):
         job = self.job(2, connect_timeout_ms=700).start()
         other = self.worker({**job.spec(0), "job": 7})
@@ -238,7 +247,7 @@ class Network(Fault):
 
     def black_hole(self, how):
         self.network()
-        job = self.slow(2, where=PAIR, step_timeout_ms=1200, bytes=50000).begin()
+        job = self.slow(2, where=PAIR, step_timeout_ms=1200, peer_timeout_ms=60000, bytes=50000).begin()
         time.sleep(1.4 * 3 * 0.18)
         driver.run(how)
         # Stage 1 may have had all of step 1 and wait for the next.
@@ -249,6 +258,23 @@ class Network(Fault):
     def test_packets_are_dropped(self):
         self.black_hole("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP;"
                         "ip netns exec bwk-0 iptables -A INPUT -p tcp -j DROP")
+
+    def silence(self, sockets):
+        """Noticed long before the step is late, also of a peer that has nothing to send."""
+        self.network()
+        job = self.slow(2, where=PAIR, peer_timeout_ms=1000, bytes=200000, sockets=sockets).begin()
+        time.sleep(1.4 * 3 * 0.18)
+        driver.run("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP;"
+                   "ip netns exec bwk-0 iptables -A INPUT -p tcp -j DROP")
+        for rank in (0, 1):
+            self.fails(job.ranks[rank], rf"^j rank {rank}: hop 0 step \d: .*:\d+: (receive|send): "
+                       "Connection timed out$", "timeout")
+
+    def test_silence(self):
+        self.silence(1)
+
+    def test_silence_on_several_sockets(self):
+        self.silence(3)
 
     def test_link_goes_down(self):
         self.black_hole("ip -n bwk-0 link set eth-up down")
@@ -352,7 +378,7 @@ class Refused(Fault):
         self.refused({}, r"^`mode' = nothing: must be pipeline")
         self.refused({**good, "micro_batches": 0}, r"`micro_batches' = 0: must be 1 to")
         self.refused({**good, "hops": []}, r"stage 0: its hop 0 is not in the spec")
-        self.refused({**good, "overlap": False}, r"`overlap' = false cannot be executed")
+        self.refused({**good, "overlap": False}, r"hop 0: `overlap' = false needs its `rate_bps'")
         self.refused({**good, "steps": 1000000}, r"timeline of .* at most \d+ in all", 1, "system")
         self.refused({**Job(2).spec(1), "hops": [{**Job(2).spec(1)["hops"][0], "addr": "192.0.2.1"}]},
                      r"^j rank 1: hop 0: listen on 192\.0\.2\.1: Cannot assign requested address$", 1, "system")

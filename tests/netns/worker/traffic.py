@@ -49,6 +49,38 @@ class Complete(unittest.TestCase):
         # 2 chunks each way, the wrap hop 1: stages 0 and 2 have one end of it.
         self.check(job, job.done(), [18, 24, 18])
 
+    def test_striped_over_sockets(self):
+        """Larger messages on all of them, smaller ones on the first; in order, whatever comes first."""
+        for size in (64, 1000, 4 * 16384 - 1, 4 * 16384, 300001):
+            with self.subTest(size=size):
+                job = Job(3, bytes=size, sockets=4, micro_batches=16, fwd_ns=100000, bwd_ns=100000,
+                          timeline="full").begin()
+                reports = job.done()
+                self.check(job, reports, [16, 32, 16])
+                for r in reports:
+                    for f in r["flows"]:
+                        per_step = 16 * size + (0 if f["forward"] else 64)
+                        self.assertEqual(f["payload_bytes"], 3 * per_step + max(size, 4 * 64))
+
+    def test_striped_schedules(self):
+        for schedule, chunks in (("gpipe", 1), ("eager-1f1b", 1), ("interleaved-1f1b", 2), ("zb-h1", 1)):
+            with self.subTest(schedule=schedule):
+                Job(3, bytes=200000, sockets=3, schedule=schedule, chunks=chunks, micro_batches=6).begin().done()
+
+    def test_without_overlap(self):
+        """1 MB at 200 Mbit/s hold the sender for 40 ms each; an operation takes 1 or 2 ms."""
+        job = Job(2, bytes=1000000, overlap=False, rate_bps=200000000, steps=1).begin()
+        for r in job.done():
+            ops = sorted((op for op in r["ops"] if op[3] <= 1 and op[1] == 0), key=lambda op: op[4])
+            sends = [op for op in ops if (op[0], op[3]) in ((0, 0), (1, 1))]
+            self.assertEqual(len(sends), 4)
+            for op, after in zip(ops, ops[1:]):
+                if op in sends:
+                    self.assertGreaterEqual(after[4] - op[6], 40000000)
+            step = next(s for s in r["steps"] if s[1] == 0)
+            if ops[-1] in sends:
+                self.assertGreaterEqual(step[3] - ops[-1][6], 40000000)
+
     def test_ipv6(self):
         job = Job(2, where=[(None, "::1")] * 2).begin()
         self.check(job, job.done(), [4, 4])
@@ -108,6 +140,11 @@ class Counted(unittest.TestCase):
 
     def test_bytes_are_those_of_tc(self):
         flows = self.run_counted(bytes=200000, micro_batches=8)
+        self.assertEqual(sorted(flows), [(0, 0), (1, 0), (1, 1), (2, 1)])
+        self.check_flows(flows, 200000, 8)
+
+    def test_striped_bytes_are_those_of_tc(self):
+        flows = self.run_counted(bytes=200000, micro_batches=8, sockets=4)
         self.assertEqual(sorted(flows), [(0, 0), (1, 0), (1, 1), (2, 1)])
         self.check_flows(flows, 200000, 8)
 

@@ -153,7 +153,7 @@ static void simulate_with(const struct vpipe *p, int64_t extra, struct compared 
 	double numbers[7][VSTAGES_MAX];
 	struct pipeline sim = { .schedule = p->schedule, .tf = numbers[0], .tb = numbers[1], .tw = numbers[2],
 		.fwd_latency = numbers[3], .fwd_serialisation = numbers[4], .rev_latency = numbers[5],
-		.rev_serialisation = numbers[6] };
+		.rev_serialisation = numbers[6], .no_overlap = p->no_overlap };
 	struct pipeline_result r = { .on_op = c ? compare_op : NULL, .arg = c };
 	struct bace_err e;
 
@@ -202,6 +202,43 @@ static void equals_simulator(void **state)
 			/* A step begins only when all stages have ended the one before. */
 			assert_true(c.start >= last);
 			last = end;
+		}
+		vnet_destroy(v);
+	}
+	free(p);
+}
+
+/* A stage that is held until its message has left: the same operations at the
+ * same times, and steps that are as far apart. */
+static void equals_simulator_without_overlap(void **state)
+{
+	struct vpipe *p = malloc(sizeof(*p));
+	struct bace_rng rng;
+
+	bace_rng_init(&rng, 14, 0);
+	for (int i = 0; i < RANDOM_PIPELINES; i++) {
+		int64_t before = 0;
+		struct vnet *v;
+		double want;
+
+		random_pipe(&rng, (enum schedule_kind)(i % 5), p);
+		p->no_overlap = true;
+		for (int h = 0; h < p->schedule.stages; h++)
+			p->serialisation[h][1] = p->serialisation[h][0];
+		v = vnet_create(p);
+		run(v);
+		for (int step = -1; step < 2; step++) {
+			struct compared c = { .v = v, .step = step };
+			int64_t end;
+
+			vnet_step(v, step, &c.start, &end);
+			simulate(p, &c, &want);
+			assert_true(c.n > 0);
+			assert_true(end - c.start <= llround(want));
+			/* The last message of a step holds its stage and is part of it. */
+			if (step > -1)
+				assert_true(c.start - before >= llround(want));
+			before = c.start;
 		}
 		vnet_destroy(v);
 	}
@@ -310,7 +347,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equals_vectors),
-		cmocka_unit_test(equals_simulator),
+		cmocka_unit_test(equals_simulator), cmocka_unit_test(equals_simulator_without_overlap),
 		cmocka_unit_test(lateness_does_not_accumulate),
 		cmocka_unit_test(lateness_is_bounded_over_tcp),
 		cmocka_unit_test(many_stages_in_one_loop),

@@ -90,7 +90,7 @@ static void fill_hop(const struct vpipe *p, int worker, int h, struct worker_hop
 
 	*out = (struct worker_hop_spec){ .hop = h, .kind = p->tcp[h] ? HOP_TCP : HOP_LOCAL,
 		.role = from && to ? HOP_INTERNAL : from ? HOP_CONNECT : HOP_LISTEN,
-		.bytes = (uint64_t)p->serialisation[h][0], .rate_bps = BYTE_A_NS,
+		.bytes = (uint64_t)p->serialisation[h][0], .rate_bps = BYTE_A_NS, .reverse_rate_bps = BYTE_A_NS,
 		.latency_ns = p->latency[h][0] };
 }
 
@@ -98,7 +98,8 @@ static void fill_spec(const struct vpipe *p, int worker, struct worker_spec *s)
 {
 	int n = p->schedule.stages, hops = n - (p->schedule.kind != SCHED_INTERLEAVED_1F1B);
 
-	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .shared_clock = true, .timeline = p->timeline, .warmup_steps = p->warmup_steps,
+	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .shared_clock = true,
+		.overlap = !p->no_overlap, .timeline = p->timeline, .warmup_steps = p->warmup_steps,
 		.steps = p->steps };
 	s->stages = calloc((size_t)n, sizeof(*s->stages));
 	s->hops = calloc((size_t)n, sizeof(*s->hops));

@@ -17,6 +17,7 @@ struct vpipe {
 	int64_t duration[VSTAGES_MAX][3];	/* by op_kind */
 	/* Hop h, both directions: forward, backward. */
 	int64_t latency[VSTAGES_MAX][2], serialisation[VSTAGES_MAX][2];
+	bool no_overlap;			/* hops must then be alike both ways */
 	bool tcp[VSTAGES_MAX];			/* else local, which is alike both ways */
 	int worker[VSTAGES_MAX];		/* that plays the stage */
 };
