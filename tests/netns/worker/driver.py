@@ -222,7 +222,7 @@ class Job:
 
     def done(self):
         """The reports, of a job that ends as it should."""
-        reports = [rank.event(60) for rank in self.ranks]
+        reports = [rank.event(120) for rank in self.ranks]
         for s, rank in enumerate(self.ranks):
             status = rank.end()
             if status or not reports[s] or reports[s]["event"] != "done":
