@@ -113,6 +113,12 @@ static int take_option(struct args *a, int c)
 		return number_list(optarg, 1, 1000000, &a->o.sample, &n) || n != 1 ?
 			cmd_misuse(&cmd_fidelity, "--sample %s: must be 1 or more", optarg) : 0;
 	}
+	case 't': {
+		int n;
+
+		return number_list(optarg, 1, 100, &a->o.tries, &n) || n != 1 ?
+			cmd_misuse(&cmd_fidelity, "--tries %s: must be 1 to 100", optarg) : 0;
+	}
 	case 'M':
 		return percent(optarg, &a->limits.median) ? cmd_misuse(&cmd_fidelity, "--median %s: must be above 0",
 								       optarg) : 0;
@@ -129,7 +135,7 @@ static int parse(struct args *a, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "backend", 1, NULL, 'b' }, { "schedules", 1, NULL, 's' }, { "stages", 1, NULL, 'p' },
-		{ "micro-batches", 1, NULL, 'm' }, { "sample", 1, NULL, 'n' }, { "curve", 0, NULL, 'c' },
+		{ "micro-batches", 1, NULL, 'm' }, { "sample", 1, NULL, 'n' }, { "tries", 1, NULL, 't' }, { "curve", 0, NULL, 'c' },
 		{ "no-overlap", 0, NULL, 'x' }, { "median", 1, NULL, 'M' }, { "worst", 1, NULL, 'W' }, { 0 } };
 	int c;
 
@@ -137,6 +143,7 @@ static int parse(struct args *a, int argc, char **argv)
 	number_list("2,4,8", 2, FIDELITY_STAGES_MAX, a->stages, &a->o.n_stages);
 	number_list("4,8,16", 1, 16, a->micro_batches, &a->o.n_micro_batches);
 	a->o.overlap = true;
+	a->o.tries = 3;
 	optind = 1;
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		int rc = take_option(a, c);
@@ -227,7 +234,7 @@ const struct command cmd_fidelity = {
 	.summary = "pipelines with one slow hop, measured and simulated",
 	.usage = "bace fidelity [EXPERIMENT.cfg] [--schedules S,S,...] [--stages P,P,...]\n"
 		 "           [--micro-batches M,M,...] [--curve] [--no-overlap] [--sample N]\n"
-		 "           [--backend auto|netem|nfqueue|uml] [--median PERCENT] [--worst PERCENT]\n\n"
+		 "           [--tries N] [--backend auto|netem|nfqueue|uml] [--median PERCENT] [--worst PERCENT]\n\n"
 		 "Runs pipelines whose hops are alike but for one, and sets measured step times\n"
 		 "beside the event simulation: every schedule, number of stages and of micro-batches,\n"
 		 "the slow hop at every place, with its cost c (latency and transfer) below and above\n"
@@ -240,6 +247,7 @@ const struct command cmd_fidelity = {
 		 "  --curve          the slow hop in the middle, with all latencies that there are\n"
 		 "  --no-overlap     a stage does not compute while its message leaves\n"
 		 "  --sample         so many points, evenly from all\n"
+		 "  --tries          of a cell that the machine was too busy for (default 3)\n"
 		 "  --median         largest median error (default 3, in User-Mode Linux 5)\n"
 		 "  --worst          largest error (default 10)\n\n"
 		 "Status 4: an error is larger than that. 1: points could not be measured.",

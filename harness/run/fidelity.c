@@ -7,7 +7,6 @@
 
 #include "harness/run/cell.h"
 
-#define TRIES 5			/* of a cell that the machine was too busy for */
 #define SETUP_S 20.0
 #define PATIENCE 4.0		/* times the predicted time before a cell is given up */
 
@@ -165,7 +164,7 @@ static int run_cell(struct fidelity_job *j, const int *which, int n, struct bace
 	bool valid = false;
 	int rc = build(j, which, n, &cell, e);
 
-	for (int t = 0; !rc && !valid && t < TRIES; t++) {
+	for (int t = 0; !rc && !valid && t < j->o->tries; t++) {
 		struct tb_result res = { 0 };
 
 		rc = testbed_run(j->testbed, &cell, &res, e);

@@ -92,6 +92,7 @@ struct fidelity_options {
 	 * from above. */
 	bool curve;
 	bool overlap;
+	int tries;			/* of a cell that the machine was too busy for */
 	int sample;			/* > 0: so many points, evenly from all */
 	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
 	bool (*cancelled)(void *arg);				/* may be NULL */
