@@ -36,6 +36,8 @@ void load_view(config_setting_t *group, struct view_spec *out)
 	*out = raw.v;
 }
 
+static const char *const compute_names[] = { "timed", "cpu", NULL };
+
 static const struct cfg_key testbed_keys[] = {
 	{ "backend", CFG_CHOICE, 0, T(backend), .choices = backend_names },
 	{ "ranks", CFG_CHOICE, 0, T(ranks), .choices = rank_names },
@@ -48,6 +50,7 @@ static const struct cfg_key testbed_keys[] = {
 	{ "congestion_control", CFG_TEXT, 0, T(congestion_control),
 	  .max = sizeof(((struct testbed_spec *)0)->congestion_control) },
 	{ "hosts_per_region", CFG_INT, 0, T(hosts_per_region), .min = 1, .max = 64 },
+	{ "compute", CFG_CHOICE, 0, T(compute), .choices = compute_names },
 	{ "sockets_per_hop", CFG_INT, 0, T(sockets_per_hop), .min = 1, .max = SOCKETS_PER_HOP_MAX },
 };
 

@@ -241,12 +241,13 @@ json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 {
 	const struct tb_job *j = &r->cell->jobs[k->job];
 
-	return json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:i,s:i,s:I,s:I}", "mode",
+	return json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I}", "mode",
 		"pipeline", "job", k->job, "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
 		"shared_clock", cell_shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
 		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
 		"stages", stages_json(r, k), "hops", hops_json(r, k), "warmup_steps", r->cell->warmup_steps,
 		"steps", r->cell->steps, "congestion_control", r->cell->congestion_control,
+		"compute", r->cell->compute == COMPUTE_ON_CPU ? "cpu" : "timed",
 		"sockets", r->cell->sockets_per_hop > 1 ? r->cell->sockets_per_hop : 1,
 		"connect_timeout_ms", CONNECT_TIMEOUT_MS, "peer_timeout_ms", peer_timeout_ms(j),
 		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3));

@@ -132,6 +132,7 @@ struct tb_cell {
 	struct tb_job *jobs;
 	int warmup_steps, steps;
 	char congestion_control[16];	/* asked of the sockets; "" = route's or kernel's */
+	enum compute_mode compute;
 	int sockets_per_hop;		/* 0: 1 */
 	double timeout_s;		/* for the whole cell */
 	struct tb_script *script;	/* runs beside it; may be NULL; borrowed */

@@ -59,9 +59,9 @@ json_t *codec_cell(const struct tb_cell *c)
 			"micro_batches", j->micro_batches, "overlap", j->overlap,
 			"stages", stages_json(j), "hops", hops_json(j)));
 	}
-	json_t *cell = json_pack("{s:o,s:i,s:i,s:s,s:i,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
+	json_t *cell = json_pack("{s:o,s:i,s:i,s:s,s:i,s:i,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
 			 "steps", c->steps, "congestion_control", c->congestion_control,
-			 "sockets_per_hop", c->sockets_per_hop, "timeout_s", c->timeout_s);
+			 "sockets_per_hop", c->sockets_per_hop, "compute", (int)c->compute, "timeout_s", c->timeout_s);
 
 	if (c->script)
 		json_object_set_new(cell, "script", codec_script(c->script));
@@ -137,12 +137,15 @@ int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
 	json_t *jobs;
 	json_error_t je;
 
+	int compute;
+
 	*out = (struct tb_cell){ 0 };
-	if (json_unpack_ex((json_t *)in, &je, 0, "{s:o,s:i,s:i,s:s,s:i,s:F}", "jobs", &jobs,
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:o,s:i,s:i,s:s,s:i,s:i,s:F}", "jobs", &jobs,
 			   "warmup_steps", &out->warmup_steps, "steps", &out->steps,
-			   "congestion_control", &cc, "sockets_per_hop", &out->sockets_per_hop,
+			   "congestion_control", &cc, "sockets_per_hop", &out->sockets_per_hop, "compute", &compute,
 			   "timeout_s", &out->timeout_s))
 		return bad(e, "cell", &je);
+	out->compute = (enum compute_mode)compute;
 	copy_string(out->congestion_control, sizeof(out->congestion_control), cc);
 	out->jobs = items(jobs, &out->n_jobs, sizeof(*out->jobs));
 	if (!out->jobs)

@@ -120,7 +120,7 @@ static int build(const struct fidelity_job *j, const int *which, int n, struct t
 	double longest = 0;
 
 	*cell = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps,
-				  .sockets_per_hop = t->sockets_per_hop };
+				  .compute = t->compute, .sockets_per_hop = t->sockets_per_hop };
 	if (t->wan == WAN_STEADY)
 		memcpy(cell->congestion_control, t->congestion_control, sizeof(cell->congestion_control));
 	cell->jobs = calloc((size_t)n, sizeof(*cell->jobs));

@@ -45,5 +45,7 @@ struct compute {			/* the first member of each kind's own */
 
 /* A deadline in a heap. */
 int compute_timed(const struct worker_spec *s, struct compute **out, struct bace_err *e);
+/* Matrix products through OpenBLAS, a thread a stage. -ENOTSUP: built without. */
+int compute_cpu(const struct worker_spec *s, struct compute **out, struct bace_err *e);
 
 #endif

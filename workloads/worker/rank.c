@@ -359,6 +359,8 @@ static int make_compute(struct rank *r, struct bace_err *e)
 	if (r->spec.compute == COMPUTE_CUDA)
 		rc = r->kinds->cuda ? r->kinds->cuda(&r->spec, &r->compute, e) :
 		     bace_fail(e, ENOTSUP, "compute \"cuda\" needs bace-worker-nccl");
+	else if (r->spec.compute == COMPUTE_CPU)
+		rc = compute_cpu(&r->spec, &r->compute, e);
 	else
 		rc = compute_timed(&r->spec, &r->compute, e);
 	if (rc)

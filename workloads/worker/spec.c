@@ -277,7 +277,7 @@ static int read_timeouts(const json_t *j, struct worker_spec *out, struct bace_e
 static int read_options(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
 	static const char *const timelines[] = { "none", "ops", "full" };
-	static const char *const computes[] = { "timed", "cuda" };	/* enum compute_kind */
+	static const char *const computes[] = { "timed", "cuda", "cpu" };	/* enum compute_kind */
 	int timeline = TIMELINE_OPS, compute = COMPUTE_TIMED, rc;
 	json_int_t sockets = 1;
 

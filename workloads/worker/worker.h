@@ -33,7 +33,9 @@
  *    "timeline": "ops"		"none", or "full" for sends too
  *    "sockets": 1		of a tcp hop: its larger messages are striped over them
  *    "peer_timeout_ms": 3000	a tcp peer that acknowledges nothing for so long is gone
- *    "compute": "timed"	or "cuda" (bace-worker-nccl): matrix products on the GPU
+ *    "compute": "timed"	"cpu": matrix products on a core, for as long as the
+ *				spec says by a calibration when the worker begins; or
+ *				"cuda" (bace-worker-nccl): the same on the GPU
  *    "nccl": {"addr": A, "gpu": 0, "threads": 1, "sockets": 1, "channels": 0}
  *				(bace-worker-nccl) the rank is in the job's
  *				communicator, as all ranks of a job with nccl hops
@@ -89,7 +91,7 @@
  *   peer's address, NCCL's own talk included. Also, from bace-worker-nccl: "nccl":
  *   {"version": N, "paths": what its log said, "gpu": {"bus": B, "name": T,
  *   "energy_j": J, "seconds": S}}, energy of the whole board from "go" on.
- *   With compute "cuda": "compute": {"gemm_n": N, "gemm_s": S, "flops": F}.
+ *   With compute "cpu" or "cuda": "compute": {"gemm_n": N, "gemm_s": S, "flops": F}.
  *   And: "lateness_p50_ns", "lateness_max_ns", of timed compute, measured steps.
  *   Then exit status 0.
  *   Or, at any time, {"event": "error", "cause": C, "text": T} and exit status 1
@@ -128,7 +130,7 @@ enum worker_op_kind {
 
 enum hop_kind { HOP_TCP, HOP_LOCAL, HOP_NCCL };
 enum hop_role { HOP_LISTEN, HOP_CONNECT, HOP_INTERNAL };
-enum compute_kind { COMPUTE_TIMED, COMPUTE_CUDA };
+enum compute_kind { COMPUTE_TIMED, COMPUTE_CUDA, COMPUTE_CPU };
 enum timeline_kind { TIMELINE_NONE, TIMELINE_OPS, TIMELINE_FULL };
 
 struct worker_stage_spec {

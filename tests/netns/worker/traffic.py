@@ -81,6 +81,26 @@ class Complete(unittest.TestCase):
             if ops[-1] in sends:
                 self.assertGreaterEqual(step[3] - ops[-1][6], 40000000)
 
+    def test_computing_on_the_cpu(self):
+        """Operations are whole matrix products; how long they take is the machine's affair."""
+        lone = Worker(Job(1, compute="cpu").spec(0))
+        lone.tell({"cmd": "connect", "hops": []})
+        event = lone.event()
+        lone.kill()
+        if "libopenblas" in event.get("text", ""):
+            self.skipTest(event["text"])
+        self.assertEqual(event["event"], "ready")
+        job = Job(2, compute="cpu", fwd_ns=10000000, bwd_ns=20000000, steps=1, warmup_steps=0, schedule="gpipe").start()
+        for r in job.connect().ready().go().done():
+            gemm = r["compute"]
+            self.assertGreaterEqual(gemm["gemm_n"], 32)
+            self.assertAlmostEqual(gemm["flops"] * gemm["gemm_s"], 2 * gemm["gemm_n"] ** 3, delta=1)
+            ops = sorted((op for op in r["ops"] if op[3] <= 1), key=lambda op: op[4])
+            self.assertEqual(len(ops), 8)
+            for op, after in zip(ops, ops[1:]):
+                self.assertGreater(op[5], op[4])
+                self.assertLessEqual(op[5], after[4])
+
     def test_ipv6(self):
         job = Job(2, where=[(None, "::1")] * 2).begin()
         self.check(job, job.done(), [4, 4])

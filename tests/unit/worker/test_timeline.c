@@ -1,0 +1,124 @@
+/* What an event costs a rank: some stores. No allocation, no system call. */
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "workloads/worker/timeline.h"
+
+#define SKIP 77
+
+static int n_allocations;
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_malloc(size_t n)
+{
+	n_allocations++;
+	return __real_malloc(n);
+}
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	n_allocations++;
+	return __real_calloc(n, size);
+}
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n)
+{
+	n_allocations++;
+	return __real_realloc(p, n);
+}
+
+static struct worker_stage_spec stage = { .duration_ns = { 1, 2, 0 } };
+
+static void make(struct timeline *t, int micro_batches)
+{
+	static struct worker_spec s;
+	struct bace_err e;
+
+	s = (struct worker_spec){ .schedule = { SCHED_1F1B, 1, micro_batches, 1 }, .timeline = TIMELINE_FULL,
+		.warmup_steps = 1, .steps = 4, .n_stages = 1, .stages = &stage };
+	if (timeline_init(t, &s, &e))
+		fail_msg("%s", e.msg);
+}
+
+static void fill(struct timeline *t)
+{
+	for (size_t i = 0; i < t->cap_ops; i++)
+		timeline_add(t, &(struct op_record){ .step = (int32_t)i, .kind = WORKER_FORWARD, .start = (int64_t)i,
+						     .end = (int64_t)i + 1, .third = (int64_t)i + 2 });
+}
+
+static void has_room_for_a_whole_run(void **state)
+{
+	struct timeline t;
+
+	make(&t, 100);
+	/* F and B, with what each could receive and send; 5 steps. */
+	assert_int_equal(t.cap_ops, 5 * 100 * 2 * 3);
+	fill(&t);
+	assert_int_equal(t.n_ops, t.cap_ops);
+	assert_int_equal(t.ops[t.n_ops - 1].third, t.n_ops + 1);
+	timeline_free(&t);
+}
+
+static void adds_without_allocating(void **state)
+{
+	struct timeline t;
+	int before;
+
+	make(&t, 20000);
+	assert_true(n_allocations > 0);
+	before = n_allocations;
+	fill(&t);
+	assert_int_equal(n_allocations, before);
+	timeline_free(&t);
+}
+
+/* A process that may call nothing but read, write and exit adds them all. */
+static void adds_without_a_system_call(void **state)
+{
+	struct timeline t;
+	int status;
+	pid_t child;
+
+	make(&t, 20000);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
+			_exit(SKIP);
+		fill(&t);
+		syscall(SYS_exit, t.n_ops == t.cap_ops ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == SKIP) {
+		print_message("strict seccomp is refused here\n");
+		skip();
+	}
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	timeline_free(&t);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(has_room_for_a_whole_run), cmocka_unit_test(adds_without_allocating),
+		cmocka_unit_test(adds_without_a_system_call),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
