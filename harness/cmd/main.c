@@ -15,6 +15,7 @@ static const struct command *const commands[] = {
 	&cmd_check,
 	&cmd_pipeline,
 	&cmd_fidelity,
+	&cmd_p2p,
 	&cmd_trace_gen,
 	&cmd_policies,
 	&cmd_runs,

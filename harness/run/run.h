@@ -105,4 +105,32 @@ int fidelity_run(const struct experiment *exp, const struct fidelity_options *o,
 		 struct bace_err *e);
 void fidelity_free(struct fidelity *f);
 
+/* ---- p2p: one link, by message size; testbed (scaled) units ---- */
+struct p2p_row {
+	uint64_t bytes;
+	double one_way_s, one_way_p95_s, planned_one_way_s;	/* half of there and back */
+	double goodput_bps, planned_goodput_bps;		/* of `messages' on end */
+	int messages;
+};
+
+struct p2p {
+	const char *backend;
+	int n;
+	struct p2p_row *rows;
+};
+
+struct p2p_options {
+	const char *self;
+	bool has_backend;		/* else the experiment's */
+	enum backend_kind backend;
+	int src, dst;			/* regions */
+	int n_sizes;
+	const uint64_t *sizes;		/* 64 and more */
+	bool (*cancelled)(void *arg);	/* may be NULL */
+	void *arg;
+};
+
+int p2p_run(const struct experiment *exp, const struct p2p_options *o, struct p2p *out, struct bace_err *e);
+void p2p_free(struct p2p *p);
+
 #endif
