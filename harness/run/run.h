@@ -49,6 +49,7 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 
 /* -EINVAL with what to change: what a run of it would refuse before it begins. */
 int run_check(const struct experiment *exp, struct bace_err *e);
+
 /* ---- fidelity: pipelines with one slow hop, measured and simulated ----
  *
  * A stage is one layer of the model of the experiment's first job, each on a
