@@ -141,7 +141,7 @@ static bool copy_series(const struct price_series *from, struct price_series *to
 		return false;
 	memcpy(to->start_s, from->start_s, from->n * sizeof(double));
 	memcpy(to->usd_per_kwh, from->usd_per_kwh, from->n * sizeof(double));
-	return true;
+	return !price_sum(to);
 }
 
 static void take_price(struct building *b, struct member *m)

@@ -217,6 +217,26 @@ int cluster_load(const char *name_or_path, struct cluster *out, struct bace_diag
 	return rc;
 }
 
+int models_load(const char *name_or_path, struct model **out, size_t *n, struct bace_diags *diags,
+		struct bace_err *err)
+{
+	struct cfg_loader l = { .diags = diags };
+	struct model_table t = { 0 };
+	size_t since = diags->n;
+	int rc;
+
+	CLEANUP_FREE char *path = find_top(&l, "models", name_or_path);
+	if (path)
+		load_models(&l, path, &t);
+	rc = cfg_loader_status(&l, since, err);
+	cfg_loader_free(&l);
+	if (rc)
+		free(t.v);
+	*out = rc ? NULL : t.v;
+	*n = rc ? 0 : t.n;
+	return rc;
+}
+
 void cluster_free(struct cluster *c)
 {
 	for (int r = 0; r < c->n_regions; r++)

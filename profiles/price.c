@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -71,11 +72,26 @@ double price_at(const struct price_series *p, double t_s, double *until_s)
 /* From 0 to t within one period. */
 static double integral_in_period(const struct price_series *p, double t)
 {
+	size_t last = piece_at(p, t);
 	double sum = 0;
 
-	for (size_t i = 0; i < p->n && p->start_s[i] < t; i++)
-		sum += p->usd_per_kwh[i] * (fmin(t, piece_end(p, i)) - p->start_s[i]);
-	return sum;
+	if (p->sum)
+		sum = p->sum[last];
+	else
+		for (size_t i = 0; i < last; i++)
+			sum += p->usd_per_kwh[i] * (p->start_s[i + 1] - p->start_s[i]);
+	return sum + p->usd_per_kwh[last] * (t - p->start_s[last]);
+}
+
+int price_sum(struct price_series *p)
+{
+	free(p->sum);
+	p->sum = calloc(p->n ? p->n : 1, sizeof(double));
+	if (!p->sum)
+		return -ENOMEM;
+	for (size_t i = 1; i < p->n; i++)
+		p->sum[i] = p->sum[i - 1] + p->usd_per_kwh[i - 1] * (p->start_s[i] - p->start_s[i - 1]);
+	return 0;
 }
 
 double price_integral(const struct price_series *p, double a_s, double b_s)
@@ -94,5 +110,6 @@ void price_series_free(struct price_series *p)
 {
 	free(p->start_s);
 	free(p->usd_per_kwh);
+	free(p->sum);
 	*p = (struct price_series){ 0 };
 }

@@ -23,11 +23,14 @@ struct price_series {
 	double *start_s;
 	double *usd_per_kwh;
 	double period_s;
+	double *sum;		/* [n] integral from 0 to start_s[i]; NULL: summed at each look */
 };
 
 /* The price at time t_s >= 0, and (until_s, may be NULL) when it next changes
  * (INFINITY: never). */
 double price_at(const struct price_series *p, double t_s, double *until_s);
+/* Fills `sum`. -ENOMEM. */
+int price_sum(struct price_series *p);
 /* Integral of the price from a_s to b_s, in USD/kWh * s. */
 double price_integral(const struct price_series *p, double a_s, double b_s);
 
@@ -285,6 +288,10 @@ void experiment_free(struct experiment *e);
 int cluster_load(const char *name_or_path, struct cluster *out, struct bace_diags *diags,
 		 struct bace_err *err);
 void cluster_free(struct cluster *c);
+
+/* The models of a catalogue ("models", or a path); *out is malloc'd. */
+int models_load(const char *name_or_path, struct model **out, size_t *n, struct bace_diags *diags,
+		struct bace_err *err);
 
 /* Stages, at most, of a job of this model in this experiment (k_limit), and the
  * shape of its pipelines, both by the experiment's rules. */

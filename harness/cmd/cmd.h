@@ -18,8 +18,8 @@ struct cmd_globals {
 struct command {
 	const char *name;
 	const char *summary;	/* one line, for `bace --help`; NULL: hidden */
-	const char *usage;	/* printed by `bace help NAME` and on misuse */
-	/* argv[0] is the subcommand's name; returns an enum bace_exit. */
+	const char *usage;	/* printed by `bace help NAME` */
+	/* argv[0] is "bace NAME"; returns an enum bace_exit. */
 	int (*run)(const struct cmd_globals *g, int argc, char **argv);
 };
 
@@ -30,7 +30,7 @@ extern const struct command cmd_lab_inner, cmd_lab_uml, cmd_lab_guest;	/* hidden
 
 /* "bace CMD: MESSAGE" on stderr; returns code. */
 int cmd_error(const struct command *c, int code, const char *fmt, ...) BACE_PRINTF(3, 4);
-/* Misuse: message, usage, BACE_EXIT_INPUT. */
+/* Misuse: message, where the usage is, BACE_EXIT_INPUT. */
 int cmd_misuse(const struct command *c, const char *fmt, ...) BACE_PRINTF(2, 3);
 
 #endif

@@ -1,4 +1,5 @@
 #include <jansson.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ int cmd_misuse(const struct command *c, const char *fmt, ...)
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "\nusage: %s\n", c->usage);
+	fprintf(stderr, "; `bace help %s' says more\n", c->name);
 	return BACE_EXIT_INPUT;
 }
 
@@ -165,13 +166,14 @@ static int read_globals(int argc, char **argv, struct cmd_globals *g, bool *done
 	for (; i < argc && argv[i][0] == '-'; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
 			help(stdout);
-			return BACE_EXIT_OK;
+			return end(BACE_EXIT_OK);
 		}
 		if (!strcmp(argv[i], "--version")) {
 			const char *git = bace_git_revision();
-
 			printf("bace %s%s%s%s\n", bace_version(), git ? " (" : "", git ? git : "", git ? ")" : "");
 			return BACE_EXIT_OK;
+			puts("bace " BACE_VERSION);
+			return end(BACE_EXIT_OK);
 		}
 		if (!strcmp(argv[i], "--json")) {
 			g->json = true;
@@ -225,10 +227,22 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[i], "help"))
 		return show_help(&g, i + 1 < argc ? argv[i + 1] : NULL);
+	if (!strcmp(argv[i], "help")) {
+		if (i + 1 >= argc) {
+			help(stdout);
+			return end(BACE_EXIT_OK);
+		}
+		const struct command *c = find(argv[i + 1]);
+		if (!c)
+			return unknown(argv[i + 1]);
+		printf("usage: %s\n", c->usage);
+		return end(BACE_EXIT_OK);
+	}
 	const struct command *c = find(argv[i]);
 
 	if (!c)
 		return unknown(argv[i]);
 	argc = take_globals(c, argc - i, argv + i, &g, &help_wanted);
 	return help_wanted ? show_help(&g, c->name) : c->run(&g, argc, argv + i);
+	return run(c, &g, argc - i, argv + i);
 }

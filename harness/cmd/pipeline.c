@@ -40,6 +40,9 @@ static void wrong(struct args *a, const char *fmt, ...)
 	a->errors++;
 }
 
+/* Sums of any schedule stay finite, and exact to more digits than are printed. */
+#define TIME_MAX 1e15
+
 static int whole(struct args *a, const char *option, const char *text, int least, int most, int otherwise)
 {
 	char *end;
@@ -66,8 +69,8 @@ static double *numbers(struct args *a, const char *option, const char *text, int
 		char *end;
 		double x = strtod(p, &end);
 
-		if (end == p || end != p + len || !isfinite(x) || x < 0) {
-			wrong(a, "%s: `%.*s': must be a number, 0 or more", option, (int)len, p);
+		if (end == p || end != p + len || !(x >= 0 && x <= TIME_MAX)) {
+			wrong(a, "%s: `%.*s': must be a number, 0 to %g", option, (int)len, p, TIME_MAX);
 			return v;
 		}
 		if (count < n)
@@ -247,7 +250,7 @@ static void print_text(const struct answer *a)
 	printf("step time       %.9g\n", r->step_time);
 	printf("bubble          %.2f %%   (idle share of the step, mean over stages)\n", 100 * r->bubble);
 	printf("without bubble  %.9g   (the busiest stage)\n", a->ideal);
-	if (!isnan(a->closed_form))
+	if (a->closed_form > 0)
 		printf("closed form     %.9g   (communication hidden; the simulation is %+.2f %%)\n",
 		       a->closed_form, 100 * (r->step_time / a->closed_form - 1));
 	printf("\n%5s  %12s  %6s  %12s  %12s  %12s  %12s  %12s%s  %s\n", "stage", "busy", "busy %", "waiting",

@@ -218,7 +218,7 @@ static void print_policy(const struct sweep *s, int p, int oracle, double unit, 
 	if (left > 0)
 		fprintf(to, " %.4g unfinished", left);
 	if (failures > 0)
-		fprintf(to, " %.4g questions not answered", failures);
+		fprintf(to, " %.4g question%s not answered", failures, failures == 1 ? "" : "s");
 	fputc('\n', to);
 }
 

@@ -3,7 +3,7 @@
  *
  * Objective    the program's own; so that a researcher's scheduler, in any
  *              language, runs unchanged on the simulator and on the testbed.
- * Inputs       `command`, run once by /bin/sh -c and kept; `timeout_s` a
+ * Inputs       `command`, run once by /bin/sh -c and kept; `timeout` a
  *              decision. Each decision is one JSON line on its stdin:
  *
  *   {"version": 1, "now_s": 0.0,

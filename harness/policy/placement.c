@@ -59,6 +59,14 @@ double placement_demand_bps(const struct experiment *e, const struct job_models 
 	return 8 * j->boundary_bytes * p->n_gpus * p->n_gpus / ((j->fwd_s + j->bwd_s) * slow);
 }
 
+double placement_reservation_bps(const struct experiment *e, const struct job_models *m,
+				 const struct placement *p)
+{
+	int chunks = e->schedule == SCHED_INTERLEAVED_1F1B ? e->interleave : 1;
+
+	return p->n_parts > 1 ? chunks * placement_demand_bps(e, m, p) : 0;
+}
+
 /* ---- constraints ---- */
 
 struct check {

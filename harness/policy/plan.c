@@ -58,7 +58,7 @@ static void copy_slot(const struct facts *f, const struct plan_slot *from, struc
 /* sign +1: gives the placement's GPUs and reservation back; -1: takes them. */
 static void apply(const struct facts *f, struct plan_slot *s, const struct placement *pl, int sign)
 {
-	double bps = placement_demand_bps(f->exp, f->models, pl);
+	double bps = placement_reservation_bps(f->exp, f->models, pl);
 
 	for (int i = 0; i < pl->n_parts; i++) {
 		int a = pl->parts[i].region;

@@ -246,7 +246,7 @@ int policy_resize(struct policy *p, const struct view *v, const struct queue *q,
 double policy_reservation_bps(const struct policy *p, const struct view *v,
 			      const struct placement *pl)
 {
-	return pl->n_parts > 1 ? placement_demand_bps(v->exp, v->models, pl) : 0;
+	return placement_reservation_bps(v->exp, v->models, pl);
 }
 
 int64_t policy_failures(const struct policy *p, const char **last)

@@ -86,6 +86,11 @@ int placement_region_of_stage(const struct placement *p, int stage);
  * per direction: 8 A / (t_F + t_B), t the mean over its stages. */
 double placement_demand_bps(const struct experiment *e, const struct job_models *m,
 			    const struct placement *p);
+/* What it reserves there: the demand, times the v messages of a micro-batch
+ * under interleaved-1f1b; 0 inside one region. The hop from the last stage back
+ * to the first is not reserved. */
+double placement_reservation_bps(const struct experiment *e, const struct job_models *m,
+				 const struct placement *p);
 /* "ireland:2 > frankfurt:1" into a malloc'd string. */
 char *placement_format(const struct cluster *c, const struct placement *p);
 
@@ -177,7 +182,7 @@ int placement_check_resize(const struct view *v, const struct placement *p, stru
 int policy_reachable_gpus(struct policy *p, const struct view *v, int job, struct bace_err *err);
 
 /* What the placement reserves per direction on inter-region links (goodput
- * bits/s): 8 A / (t_F + t_B); 0 for policies that do not reserve. */
+ * bits/s): placement_reservation_bps; 0 for policies that do not reserve. */
 double policy_reservation_bps(const struct policy *p, const struct view *v,
 			      const struct placement *pl);
 

@@ -5,6 +5,7 @@
 #include "harness/sim/tracegen_internal.h"
 
 #define FIELDS_MAX 256
+#define LINE_MAX_BYTES (1 << 20)	/* what has no line ends is no table */
 
 static const char *const keys[N_TRACE_COLUMNS] = {
 	[COL_NAME] = "name", [COL_ARRIVAL] = "arrival", [COL_GPUS] = "gpus", [COL_DURATION] = "duration",
@@ -89,14 +90,40 @@ struct csv {
 	int number;
 	char *fields[FIELDS_MAX];
 	int n;				/* fields of the line; -1: a quote is open */
+	bool too_long, no_memory;	/* nothing after it is read */
 };
+
+/* As getline, of at most LINE_MAX_BYTES. */
+static ssize_t read_line(struct csv *c)
+{
+	size_t len = 0;
+	int ch;
+
+	while ((ch = getc_unlocked(c->f)) != EOF) {
+		if (len + 2 > c->cap && bace_grow(&c->line, &c->cap, len + 2, 1)) {
+			c->no_memory = true;
+			return -1;
+		}
+		c->line[len++] = (char)ch;
+		if (ch == '\n')
+			break;
+		if (len > LINE_MAX_BYTES) {
+			c->too_long = true;
+			return -1;
+		}
+	}
+	if (!len)
+		return -1;
+	c->line[len] = '\0';
+	return (ssize_t)len;
+}
 
 static bool next_line(struct csv *c)
 {
 	ssize_t len;
 
 	do {
-		len = getline(&c->line, &c->cap, c->f);
+		len = read_line(c);
 		if (len < 0)
 			return false;
 		c->number++;
@@ -178,7 +205,7 @@ static bool read_header(struct csv *c, const struct trace_columns *columns, bool
 			struct bace_diags *d)
 {
 	if (!next_line(c)) {
-		if (!ferror(c->f))
+		if (!ferror(c->f) && !c->too_long)
 			bace_diag_add(d, c->path, 0, "empty: must begin with a line of column names");
 		return false;
 	}
@@ -216,8 +243,10 @@ int trace_read_csv(const char *path, const struct trace_columns *columns, bool o
 	if (read_header(&c, columns, only_completed, at, d))
 		read_rows(&c, at, c.n, &col);
 	free(c.line);
-	if (ferror(f)) {
-		int rc = errno ? errno : EIO;
+	if (c.too_long)
+		bace_diag_add(d, path, c.number + 1, "longer than %d bytes: no line of a table is", LINE_MAX_BYTES);
+	if (ferror(f) || c.no_memory) {
+		int rc = c.no_memory ? ENOMEM : errno ? errno : EIO;
 
 		trace_free(out);
 		free(col.slots);

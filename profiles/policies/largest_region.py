@@ -3,7 +3,7 @@
 
 One JSON line in (the view and the queue), one JSON line out (placements); see
 harness/policy/external.c for every field. In an experiment:
-    { name = "external"; command = "python3 largest_region.py"; timeout_s = 5.0; }
+    { name = "external"; command = "python3 largest_region.py"; timeout = "5s"; }
 """
 import json
 import sys

@@ -109,6 +109,35 @@ class Pipeline(Refusals):
                 ("--tf needs a value", "--tf")):
             self.refused([line], "pipeline", *self.GOOD, *args)
 
+    def test_numbers(self):
+        """Sums stay finite; a step that takes no time has no closed form to be set against."""
+        for bad in ("1e308", "1e16", "nan", "-1"):
+            self.refused(["must be a number, 0 to 1e+15"], "pipeline", *self.GOOD, "--latency", bad)
+        code, out, _ = bace("pipeline", "--stages", "2", "--micro-batches", "1", "--tf", "0", "--tb", "0")
+        self.assertEqual(code, 0)
+        self.assertNotIn("nan", out)
+        code, out, _ = bace("pipeline", "--stages", "9", "--micro-batches", "99", "--tf", "1e15", "--tb", "1e15")
+        self.assertEqual(code, 0)
+        self.assertNotIn("nan", out)
+        self.assertNotIn("inf", out)
+
+    def test_misuse_is_short(self):
+        """What was wrong is not scrolled away by a page of usage."""
+        for args in (("sim", "--seeds", "0", "x.cfg"), ("sim",), ("merge",), ("pipeline", "--foo"),
+                     ("claims", "--scenarios", "x")):
+            err = self.refused([f"`bace help {args[0]}' says more"], *args)
+            self.assertEqual(err.count("\n"), 1, err)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_full_disk(self):
+        """What could not be printed has not been done."""
+        for args in (("pipeline", *self.GOOD), ("policies",), ("help",), ("help", "sim"), ("--version",),
+                     ("trace-gen", "--jobs", "3")):
+            with open("/dev/full", "w") as full:
+                p = subprocess.run([BACE, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(p.returncode, 1, args)
+            self.assertIn("No space left on device", p.stderr)
+
     def test_unwritable(self):
         code, _, err = bace("pipeline", *self.GOOD, "--gantt", "/nonexistent/x.svg")
         self.assertEqual(code, 1)
@@ -116,6 +145,15 @@ class Pipeline(Refusals):
 
 
 class TraceGen(Refusals):
+    def test_endless_line(self):
+        """Refused after a million bytes, not when memory ends."""
+        path = self.path("line.csv")
+        with open(path, "w") as f:
+            f.truncate(1 << 33)
+        self.refused([f"{path}:1: longer than 1048576 bytes"], "trace-gen", "--import", path)
+        path = self.path("second.csv", "name,arrival_s,gpus,duration_s\na,0,1,10\n" + "x" * (1 << 21))
+        self.refused([f"{path}:3: longer than 1048576 bytes"], "trace-gen", "--import", path)
+
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory()
         self.addCleanup(self.dir.cleanup)

@@ -215,6 +215,11 @@ static void test_placement_helpers(void **state)
 	/* one of the three on a GPU half as fast: mean stage 18/3 * 4/3 */
 	f.e.cluster.regions[0].gpu = fix_gpu(&f, "slow", 0.5e12, 1e9);
 	near(placement_demand_bps(&f.e, &f.models, &p), 1e9 / (18.0 / 3 * 4 / 3));
+	near(placement_reservation_bps(&f.e, &f.models, &p), 1e9 / (18.0 / 3 * 4 / 3));
+	/* v messages of a micro-batch cross each hop */
+	f.e.schedule = SCHED_INTERLEAVED_1F1B;
+	f.e.interleave = 3;
+	near(placement_reservation_bps(&f.e, &f.models, &p), 3 * 1e9 / (18.0 / 3 * 4 / 3));
 	fix_free(&f);
 }
 

@@ -1,5 +1,6 @@
 /* Prices over time, rates, and the memory of a stage. */
 #include <math.h>
+#include <stdlib.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,6 +48,22 @@ static void test_series(void **state)
 	assert_true(price_at(&p, 415, &until) == -2 && until == 430);
 	assert_true(near(price_integral(&p, 0, 4000), 2000));
 	assert_true(near(price_integral(&p, 35, 55), 25 + 10 - 10));
+}
+
+/* With the sums made once the integral is the same to the last bit. */
+static void test_sums(void **state)
+{
+	double start[] = { 0, 0.1, 0.3, 0.7, 1.3 }, usd[] = { 0.3, 0.1, -0.2, 0.4, 7 };
+	struct price_series p = { 5, start, usd, 1.9 }, with = p;
+
+	assert_int_equal(price_sum(&with), 0);
+	for (int periodic = 0; periodic < 2; periodic++) {
+		p.period_s = with.period_s = periodic ? 1.9 : 0;
+		for (double a = 0; a < 6; a += 0.37)
+			for (double b = a; b < 9; b += 0.1)
+				assert_true(price_integral(&p, a, b) == price_integral(&with, a, b));
+	}
+	free(with.sum);
 }
 
 /* Riemann sum against the closed form, and walking by `until` against both. */
@@ -221,7 +238,7 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_constant_price), cmocka_unit_test(test_series),
+		cmocka_unit_test(test_sums), cmocka_unit_test(test_constant_price), cmocka_unit_test(test_series),
 		cmocka_unit_test(test_series_is_consistent), cmocka_unit_test(test_rates),
 		cmocka_unit_test(test_stage_bytes),    cmocka_unit_test(test_live),
 		cmocka_unit_test(test_layers),	       cmocka_unit_test(test_first_stage_is_largest),
