@@ -26,6 +26,7 @@ struct agent_config {
 	char name[WIRE_NAME_MAX + 1];
 	uint8_t key[WIRE_KEY_BYTES];
 	const char *shaperd_path;	/* NULL: this host shapes nothing */
+	bool leash;			/* end with standard input */
 	const char *worker_dir;		/* from the command line, never from the wire */
 	bool has_metrics;
 	char metrics_addr[64];
@@ -38,7 +39,7 @@ struct agent {
 	struct wire_conn *conn;		/* NULL: not connected */
 	bool accepted;			/* the controller answered the hello */
 	uint32_t session;		/* counts connections: late answers find no reader */
-	struct event *reconnect, *on_child, *on_term[2];
+	struct event *reconnect, *on_leash, *on_child, *on_term[2];
 	double backoff_s;
 	char last_why[500];		/* logged once, not at every attempt */
 	struct lease *lease;

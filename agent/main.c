@@ -22,11 +22,12 @@ static const char usage[] =
 	"privilege, and should be given none.\n"
 	"\n"
 	"  --controller HOST:PORT  where the controller listens; [ADDR]:PORT for IPv6\n"
-	"  --key FILE              of `bace keygen', mode 0600\n"
+	"  --key FILE              of `bace keygen', mode 0600; -: one line on standard input\n"
 	"  --name NAME             this host's name in the cluster file (default: hostname)\n"
 	"  --shaperd SOCKET        of bace-shaperd; without it this host shapes nothing\n"
 	"  --worker-dir DIR        where bace-worker is (default: beside this program)\n"
 	"  --metrics [ADDR:]PORT   Prometheus metrics at /metrics; on 127.0.0.1 by default\n"
+	"  --leash                 end when standard input does\n"
 	"  --log-json, -v, -q      how to log\n"
 	"  --version\n";
 
@@ -82,6 +83,26 @@ static void on_term(evutil_socket_t sig, short what, void *arg)
 	event_base_loopbreak(a->base);
 }
 
+/* Who started us holds the other end; what he says is nothing to us. */
+static void on_leash(evutil_socket_t fd, short what, void *arg)
+{
+	struct agent *a = arg;
+	char buf[256];
+	ssize_t n = read(fd, buf, sizeof(buf));
+
+	if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+		event_base_loopbreak(a->base);
+}
+
+static int take_leash(struct agent *a, struct bace_err *e)
+{
+	if (!a->cfg.leash)
+		return 0;
+	a->on_leash = event_new(a->base, STDIN_FILENO, EV_READ | EV_PERSIST, on_leash, a);
+	return a->on_leash && !event_add(a->on_leash, NULL) ? 0 : bace_fail(e, EINVAL,
+		"--leash: standard input cannot be watched: it must be a pipe, a socket or a terminal");
+}
+
 static int watch_signals(struct agent *a, struct bace_err *e)
 {
 	static const int sigs[] = { SIGTERM, SIGINT };
@@ -108,6 +129,8 @@ static void finish(struct agent *a)
 	for (size_t i = 0; i < ARRAY_LEN(a->on_term); i++)
 		if (a->on_term[i])
 			event_free(a->on_term[i]);
+	if (a->on_leash)
+		event_free(a->on_leash);
 	if (a->reconnect)
 		event_free(a->reconnect);
 	if (a->base) {
@@ -128,6 +151,8 @@ static int run(struct agent *a, struct bace_err *e)
 	if (!rc)
 		rc = watch_signals(a, e);
 	if (!rc)
+		rc = take_leash(a, e);
+	if (!rc)
 		rc = workers_init(a, e);
 	if (!rc)
 		rc = lease_open(a, &a->lease, e);
@@ -143,7 +168,8 @@ static int run(struct agent *a, struct bace_err *e)
 	return rc;
 }
 
-enum { OPT_CONTROLLER = 256, OPT_KEY, OPT_NAME, OPT_SHAPERD, OPT_WORKER_DIR, OPT_LOG_JSON, OPT_VERSION, OPT_METRICS };
+enum { OPT_CONTROLLER = 256, OPT_KEY, OPT_NAME, OPT_SHAPERD, OPT_WORKER_DIR, OPT_LOG_JSON, OPT_VERSION,
+       OPT_METRICS, OPT_LEASH };
 
 static const struct option options[] = {
 	{ "controller", required_argument, NULL, OPT_CONTROLLER }, { "key", required_argument, NULL, OPT_KEY },
@@ -151,7 +177,7 @@ static const struct option options[] = {
 	{ "worker-dir", required_argument, NULL, OPT_WORKER_DIR }, { "log-json", no_argument, NULL, OPT_LOG_JSON },
 	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "version", no_argument, NULL, OPT_VERSION },		   { "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+	{ "leash", no_argument, NULL, OPT_LEASH },		   { NULL, 0, NULL, 0 },
 };
 
 struct args {
@@ -185,6 +211,9 @@ static int take_option(struct args *g, int opt, struct bace_err *e)
 	case OPT_METRICS:
 		g->cfg->has_metrics = true;
 		return metrics_parse(optarg, g->cfg->metrics_addr, &g->cfg->metrics_port, e);
+	case OPT_LEASH:
+		g->cfg->leash = true;
+		return 0;
 	case OPT_LOG_JSON:
 		g->log.json = true;
 		return 0;
@@ -206,7 +235,9 @@ static int check_args(struct args *g, struct bace_err *e)
 	if (!g->has_controller || !g->key_path)
 		return bace_fail(e, EINVAL, "--controller and --key are needed");
 	rc = g->cfg->name[0] ? 0 : default_name(g->cfg, e);
-	if (!rc)
+	if (!rc && !strcmp(g->key_path, "-"))
+		rc = wire_key_read_host(0, g->cfg->name, g->cfg->key, e);
+	else if (!rc)
 		rc = wire_key_load_host(g->key_path, g->cfg->name, g->cfg->key, e);
 	if (!g->cfg->worker_dir)
 		g->cfg->worker_dir = own_directory();

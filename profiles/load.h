@@ -69,6 +69,11 @@ void load_models(struct cfg_loader *l, const char *path, struct model_table *out
 void price_table_free(struct price_table *t);
 void price_series_free(struct price_series *p);
 
+/* Of a region. */
+bool load_prefixes(config_setting_t *s, struct region *r);
+/* The machines of a cluster whose regions are known; NULL: none. */
+void load_hosts(struct cfg_loader *l, config_setting_t *list, struct cluster *c);
+
 void load_cluster(struct cfg_loader *l, const char *path, struct cluster *out);
 
 /* Jobs, and the models of the catalogue that they use. Whether each fits is

@@ -48,6 +48,7 @@ static const struct cfg_key cluster_keys[] = {
 	{ "bill_egress", CFG_BOOL, 0, B(bill_egress) },
 	{ "mtu", CFG_INT, 0, B(mtu), .min = 576, .max = 65535 },
 	{ "regions", CFG_LIST, CFG_REQUIRED },
+	{ "hosts", CFG_LIST },
 };
 
 static const struct cfg_key member_keys[] = {
@@ -57,6 +58,7 @@ static const struct cfg_key member_keys[] = {
 	{ "bandwidth", CFG_RATE_D, 0, M(r.bandwidth_bps), .min = 1e3, .max = 1e14 },
 	{ "intra_latency", CFG_TIME_NS, 0, M(r.intra_latency_ns), .min = 0, .max = 60 },
 	{ "pue", CFG_NUMBER, 0, M(r.pue), .min = 1, .max = 10 },
+	{ "prefixes", CFG_ANY },
 };
 
 static config_setting_t *member_setting(const struct member *m, const char *key)
@@ -83,6 +85,8 @@ static bool read_member(config_setting_t *s, void *arg)
 	cfg_read(s, member_keys, ARRAY_LEN(member_keys), &m);
 	if (!*m.name || !config_setting_is_group(s))
 		return false;
+	if (config_setting_get_member(s, "prefixes"))
+		load_prefixes(config_setting_get_member(s, "prefixes"), &m.r);
 	unique = load_unique(s, "name", "region", b->members, b->n, sizeof(m), M(name), m.name);
 	if (!is_given(s, "gpu"))
 		cfg_missing(s, "gpu", "a type of the GPU file, here or for the whole cluster");
@@ -345,6 +349,8 @@ void load_cluster(struct cfg_loader *l, const char *path, struct cluster *out)
 			check_members(&b, list);
 			if (b.n)
 				finish(&b, complete);
+			if (b.n && out->regions)
+				load_hosts(l, config_setting_get_member(root, "hosts"), out);
 		}
 	}
 	cfg_close(&f);

@@ -244,5 +244,6 @@ void cluster_free(struct cluster *c)
 	free(c->regions);
 	free(c->links);
 	free(c->gpus);
+	free(c->hosts);
 	*c = (struct cluster){ 0 };
 }

@@ -42,6 +42,18 @@ struct gpu_type {
 	double flops_eff;	/* achieved FLOP/s of training */
 };
 
+/* ---- address prefixes ---- */
+struct shape_prefix {
+	uint8_t family;		/* AF_INET or AF_INET6 */
+	uint8_t len;		/* bits */
+	uint8_t addr[16];	/* network order; IPv4 in the first four bytes */
+};
+
+int shape_prefix_parse(const char *s, struct shape_prefix *p, struct bace_err *e);
+const char *shape_prefix_format(const struct shape_prefix *p, char buf[64]);
+/* Family, length and no bits beyond the length. */
+int shape_prefix_check(const struct shape_prefix *p, struct bace_err *e);
+
 struct region {
 	char name[NAME_LEN];
 	char location[64];
@@ -51,6 +63,22 @@ struct region {
 	double bandwidth_bps;	/* the region's own, L2: nominal, and of intra-region hops */
 	int64_t intra_latency_ns;	/* of intra-region hops, 0 unless given */
 	struct price_series price;
+	int n_prefixes;		/* addresses of its hosts on a real cluster, or 0 */
+	struct shape_prefix prefixes[4];
+};
+
+/* A machine of a real cluster. A lab makes its own. */
+#define CLUSTER_SHAPERD "/run/bace/shaperd.sock"
+
+struct cluster_host {
+	char name[NAME_LEN];	/* its agent's */
+	int region;
+	bool gateway;		/* all traffic of its region with others goes through it; runs no ranks */
+	char address[46];	/* where ranks listen, on the network that is shaped */
+	char egress[16];	/* interface towards the other regions; "": bace shapes nothing there */
+	char ingress[16];	/* towards its region's hosts; "": none, of a host that shapes itself */
+	char login[128];	/* for ssh ("user@machine"), or the Slurm node; "": the name */
+	char shaperd[108];	/* socket of its bace-shaperd */
 };
 
 enum jitter_dist { JITTER_NONE, JITTER_UNIFORM, JITTER_NORMAL, JITTER_PARETO, JITTER_PARETONORMAL };
@@ -93,6 +121,8 @@ struct cluster {
 	int n_gpus;
 	struct gpu_type *gpus;
 	unsigned mtu;		/* of the emulated links, bytes; 1500 */
+	int n_hosts;
+	struct cluster_host *hosts;	/* of a real cluster, or none */
 };
 
 static inline const struct link *cluster_link(const struct cluster *c, int src, int dst)
@@ -252,17 +282,6 @@ struct experiment {
 	char **files;
 };
 
-/* ---- address prefixes ---- */
-struct shape_prefix {
-	uint8_t family;		/* AF_INET or AF_INET6 */
-	uint8_t len;		/* bits */
-	uint8_t addr[16];	/* network order; IPv4 in the first four bytes */
-};
-
-int shape_prefix_parse(const char *s, struct shape_prefix *p, struct bace_err *e);
-const char *shape_prefix_format(const struct shape_prefix *p, char buf[64]);
-/* Family, length and no bits beyond the length. */
-int shape_prefix_check(const struct shape_prefix *p, struct bace_err *e);
 bool shape_prefix_bit(const struct shape_prefix *p, unsigned bit);
 /* By family, address, length: a covering prefix sorts before what it covers. */
 int shape_prefix_cmp(const struct shape_prefix *a, const struct shape_prefix *b);

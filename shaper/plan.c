@@ -219,7 +219,9 @@ int plan_build(const struct shape_spec *s, struct shape_plan *out, struct bace_e
 	if (any_delay && s->delay == DELAY_NETEM && !s->ingress[0])
 		return bace_fail(e, EINVAL, "netem needs the interface towards this region's hosts");
 	snprintf(out->egress.ifname, IFNAMSIZ, "%s", s->egress);
-	snprintf(out->ingress.ifname, IFNAMSIZ, "%s", s->ingress);
+	/* One interface for both has one plan: an empty second one would undo the first. */
+	if (strcmp(s->egress, s->ingress))
+		snprintf(out->ingress.ifname, IFNAMSIZ, "%s", s->ingress);
 	out->queue_limit_pkts = plan_queue_limit(s);
 	if (any_rate)
 		rc = build_egress(s, &out->egress, e);

@@ -102,23 +102,33 @@ int wire_key_generate(const char *path, struct bace_err *e)
 	return rc;
 }
 
+int wire_key_host_line(const uint8_t master[WIRE_KEY_BYTES], const char *host,
+		       char line[WIRE_KEY_LINE_MAX])
+{
+	uint8_t key[WIRE_KEY_BYTES];
+	char hex[2 * WIRE_KEY_BYTES + 1];
+
+	if (wire_key_derive(master, host, key))
+		return -EIO;
+	to_hex(key, hex);
+	snprintf(line, WIRE_KEY_LINE_MAX, HOST_WORD " %s %s\n", host, hex);
+	OPENSSL_cleanse(key, sizeof(key));
+	OPENSSL_cleanse(hex, sizeof(hex));
+	return 0;
+}
+
 int wire_key_write_host(const char *path, const uint8_t master[WIRE_KEY_BYTES], const char *host,
 			struct bace_err *e)
 {
-	uint8_t key[WIRE_KEY_BYTES];
-	char hex[2 * WIRE_KEY_BYTES + 1], line[KEY_FILE_MAX];
+	char line[WIRE_KEY_LINE_MAX];
 	int rc;
 
 	if (!wire_name_ok(host))
 		return bace_fail(e, EINVAL, "host name `%.80s': must be 1 to %d of letters, digits and ._+-",
 				 host, WIRE_NAME_MAX);
-	if (wire_key_derive(master, host, key))
+	if (wire_key_host_line(master, host, line))
 		return bace_fail(e, EIO, "derive the key of %s: HKDF failed", host);
-	to_hex(key, hex);
-	snprintf(line, sizeof(line), HOST_WORD " %s %s\n", host, hex);
 	rc = write_new(path, line, e);
-	OPENSSL_cleanse(key, sizeof(key));
-	OPENSSL_cleanse(hex, sizeof(hex));
 	OPENSSL_cleanse(line, sizeof(line));
 	return rc;
 }
@@ -206,24 +216,56 @@ static int load_own(const char *path, char *rest, const char *host, uint8_t *key
 	return from_hex(space + 1, key) ? malformed(path, e) : 0;
 }
 
-int wire_key_load_host(const char *path, const char *host, uint8_t key[WIRE_KEY_BYTES],
+/* text is changed. */
+static int host_key_of(const char *path, char *text, const char *host, uint8_t key[WIRE_KEY_BYTES],
 		       struct bace_err *e)
 {
 	uint8_t master[WIRE_KEY_BYTES];
-	char text[KEY_FILE_MAX];
 	const char *rest;
+	int rc = 0;
+
+	if (is_kind(text, HOST_WORD, &rest))
+		rc = load_own(path, (char *)rest, host, key, e);
+	else if (!is_kind(text, MASTER_WORD, &rest) || from_hex(rest, master))
+		rc = malformed(path, e);
+	else if (wire_key_derive(master, host, key))
+		rc = bace_fail(e, EIO, "derive the key of %s: HKDF failed", host);
+	OPENSSL_cleanse(master, sizeof(master));
+	return rc;
+}
+
+int wire_key_load_host(const char *path, const char *host, uint8_t key[WIRE_KEY_BYTES],
+		       struct bace_err *e)
+{
+	char text[KEY_FILE_MAX];
 	int rc = read_key_file(path, text, e);
 
-	if (rc)
-		return rc;
-	if (is_kind(text, HOST_WORD, &rest)) {
-		rc = load_own(path, (char *)rest, host, key, e);
-	} else if (!is_kind(text, MASTER_WORD, &rest) || from_hex(rest, master)) {
-		rc = malformed(path, e);
-	} else if (wire_key_derive(master, host, key)) {
-		rc = bace_fail(e, EIO, "derive the key of %s: HKDF failed", host);
+	if (!rc)
+		rc = host_key_of(path, text, host, key, e);
+	OPENSSL_cleanse(text, sizeof(text));
+	return rc;
+}
+
+/* Byte by byte: what follows the line is not ours. */
+int wire_key_read_host(int fd, const char *host, uint8_t key[WIRE_KEY_BYTES], struct bace_err *e)
+{
+	char text[KEY_FILE_MAX];
+	size_t n = 0;
+	int rc = 0;
+
+	for (;;) {
+		ssize_t got = read(fd, text + n, 1);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			rc = bace_fail_errno(e, errno, "read the key");
+		if (got <= 0 || text[n] == '\n' || ++n == sizeof(text) - 1)
+			break;
 	}
-	OPENSSL_cleanse(master, sizeof(master));
+	text[n] = '\0';
+	if (!rc)
+		rc = host_key_of("-", text, host, key, e);
 	OPENSSL_cleanse(text, sizeof(text));
 	return rc;
 }

@@ -77,6 +77,12 @@ int wire_key_load(const char *path, uint8_t master[WIRE_KEY_BYTES], struct bace_
 /* From either kind of file; a host key of another name is refused. */
 int wire_key_load_host(const char *path, const char *host, uint8_t key[WIRE_KEY_BYTES],
 		       struct bace_err *e);
+/* The line of one host's key file, with its line end. */
+#define WIRE_KEY_LINE_MAX 256
+int wire_key_host_line(const uint8_t master[WIRE_KEY_BYTES], const char *host,
+		       char line[WIRE_KEY_LINE_MAX]);
+/* From such a line that came another way than by a file (a pipe). */
+int wire_key_read_host(int fd, const char *host, uint8_t key[WIRE_KEY_BYTES], struct bace_err *e);
 int wire_key_derive(const uint8_t master[WIRE_KEY_BYTES], const char *host,
 		    uint8_t key[WIRE_KEY_BYTES]);
 bool wire_name_ok(const char *name);

@@ -54,6 +54,12 @@ int lab_topology_build(const struct cluster *scaled, const struct lab_net *net,
 		       enum delay_kind delay, const struct lab_traffic *traffic,
 		       struct tb_topology *out, struct bace_err *e);
 void lab_topology_free(struct tb_topology *t);
+/* Adds what a region's shaper does to the traffic with each other region; the
+ * prefixes are the cluster's own (real), or a lab's. s->links is the caller's. */
+int lab_shape_links(const struct cluster *scaled, int region, bool real, const struct lab_traffic *t,
+		    struct shape_spec *s);
+/* For a sending host's device. */
+uint32_t lab_gso_max(const struct cluster *scaled, const struct lab_traffic *t);
 
 /* Initial window, in segments, with which the first message of a link goes out
  * whole: (BDP over the RTT + largest message) / MSS. */
@@ -99,6 +105,10 @@ const struct lab_net *testbed_net(const struct testbed *t);
 int lab_host_of(const struct lab_net *n, int region, int gpu);
 /* Last lines that the inside wrote to its log, for a failure's report. */
 const char *testbed_log_tail(const struct testbed *t);
+
+/* Path of a program of this project: beside `self`, or, when not installed, in
+ * the build tree that self belongs to. */
+int lab_find_program(const char *self, const char *name, char path[4096], struct bace_err *e);
 
 /* Entry points of the re-executed bace (hidden subcommands). They return an
  * exit status. */

@@ -98,7 +98,17 @@ void lab_net_free(struct lab_net *n)
 
 int lab_host_of(const struct lab_net *n, int region, int gpu)
 {
-	return n->n_regions + region * n->hosts_per_region + gpu % n->hosts_per_region;
+	int hosts = 0, nth;
+
+	for (int i = 0; i < n->n_hosts; i++)
+		hosts += n->hosts[i].region == region && !n->hosts[i].gateway;
+	if (!hosts)
+		return -1;
+	nth = gpu % hosts;
+	for (int i = 0; i < n->n_hosts; i++)
+		if (n->hosts[i].region == region && !n->hosts[i].gateway && nth-- == 0)
+			return i;
+	return -1;
 }
 
 static double bdp_bytes(const struct cluster *c, int src, int dst)
@@ -128,14 +138,20 @@ uint64_t lab_socket_buffer_max(const struct cluster *c, const struct lab_traffic
 	return (uint64_t)most;
 }
 
-static int gateway_shape(const struct cluster *c, int region, enum delay_kind delay,
-			 const struct lab_traffic *t, struct shape_spec *s)
+static void set_prefixes(const struct cluster *c, int region, bool real, struct shape_link *l)
 {
-	snprintf(s->egress, sizeof(s->egress), "wan0");
-	snprintf(s->ingress, sizeof(s->ingress), "lan0");
-	s->delay = delay;
-	s->mtu = c->mtu;
-	s->fail_closed = true;
+	const struct region *r = &c->regions[region];
+
+	l->n_prefixes = real ? r->n_prefixes : 1;
+	memcpy(l->prefixes, r->prefixes, sizeof(l->prefixes));
+	if (!real)
+		l->prefixes[0] = (struct shape_prefix){
+			.family = AF_INET, .len = 16, .addr = { 10, (uint8_t)(16 + region) } };
+}
+
+int lab_shape_links(const struct cluster *c, int region, bool real, const struct lab_traffic *t,
+		    struct shape_spec *s)
+{
 	s->links = calloc((size_t)c->n_regions, sizeof(*s->links));
 	if (!s->links)
 		return -ENOMEM;
@@ -148,9 +164,7 @@ static int gateway_shape(const struct cluster *c, int region, enum delay_kind de
 
 		snprintf(l->name, sizeof(l->name), "%s", c->regions[q].name);
 		l->region = (uint16_t)q;
-		l->n_prefixes = 1;
-		l->prefixes[0] = (struct shape_prefix){
-			.family = AF_INET, .len = 16, .addr = { 10, (uint8_t)(16 + q) } };
+		set_prefixes(c, q, real, l);
 		l->rate_bps = to->present ? to->rate_bps : 0;
 		l->buffer_bytes = to->buffer_bytes;
 		l->latency_ns = from->present ? from->latency_ns : 0;
@@ -164,8 +178,19 @@ static int gateway_shape(const struct cluster *c, int region, enum delay_kind de
 	return 0;
 }
 
+static int gateway_shape(const struct cluster *c, int region, enum delay_kind delay,
+			 const struct lab_traffic *t, struct shape_spec *s)
+{
+	snprintf(s->egress, sizeof(s->egress), "wan0");
+	snprintf(s->ingress, sizeof(s->ingress), "lan0");
+	s->delay = delay;
+	s->mtu = c->mtu;
+	s->fail_closed = true;
+	return lab_shape_links(c, region, false, t, s);
+}
+
 /* A GSO packet of at most 2 % of the smallest message, at least one segment. */
-static uint32_t gso_max(const struct cluster *c, const struct lab_traffic *t)
+uint32_t lab_gso_max(const struct cluster *c, const struct lab_traffic *t)
 {
 	double two_percent = 0.02 * (double)t->min_message_bytes;
 
@@ -196,7 +221,7 @@ int lab_topology_build(const struct cluster *c, const struct lab_net *net, enum 
 		} else {
 			snprintf(h->shape.egress, sizeof(h->shape.egress), "eth0");
 			h->shape.mtu = c->mtu;
-			h->shape.gso_max_bytes = gso_max(c, t);
+			h->shape.gso_max_bytes = lab_gso_max(c, t);
 		}
 	}
 	return 0;

@@ -2,6 +2,7 @@
 #ifndef BACE_RUN_INTERNAL_H
 #define BACE_RUN_INTERNAL_H
 
+#include "harness/run/bed.h"
 #include "harness/run/cell.h"
 #include "harness/run/run.h"
 
@@ -32,7 +33,7 @@ struct run {
 	enum backend_kind backend;
 	char *backend_why;
 	char *settings;			/* canonical text of all that a measurement depends on but the moment */
-	struct testbed *testbed;
+	struct bed *bed;
 	struct oracle *closed_form, *event_sim;
 	const char *policy;		/* label of the one being run */
 	const char *oracle;		/* name of the one being run */

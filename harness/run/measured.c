@@ -112,7 +112,7 @@ static int try_cell(struct measured *o, const struct moment *m, const struct gro
 	int rc;
 
 	status_begin(r, m, cell, o->event_sim);
-	rc = testbed_run(r->testbed, cell, &res, e);
+	rc = bed_run(r->bed, cell, &res, e);
 	if (rc)
 		return rc;
 	r->n_cells++;
@@ -140,7 +140,7 @@ static int measure(struct measured *o, const struct moment *m, const struct grou
 		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
 	for (int i = 0; i < m->n; i++)
 		predicted[i] = o->event_sim[i].step_s;
-	rc = cell_build(m, testbed_net(o->run->testbed), predicted, &cell, e);
+	rc = cell_build(m, bed_net(o->run->bed), predicted, &cell, e);
 	if (rc)
 		return rc;
 	for (int t = 0; !rc && !valid && t < TRIES; t++)

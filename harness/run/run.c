@@ -93,9 +93,9 @@ static char *settings_text(const struct run *r)
 	struct utsname u;
 
 	uname(&u);
-	bace_buf_addf(&b, "version=%s kernel=%s backend=%s schedule=%s chunks=%d overlap=%d ranks=%d "
+	bace_buf_addf(&b, "launcher=%s version=%s kernel=%s backend=%s schedule=%s chunks=%d overlap=%d ranks=%d "
 		      "scale_bytes=%.17g scale_time=%.17g warmup=%d steps=%d wan=%d cc=%s hosts=%d "
-		      "config=%016llx", BACE_VERSION, u.release, backend_name(r->backend),
+		      "config=%016llx", launcher_name(r->o->launch ? r->o->launch->kind : LAUNCH_LAB), BACE_VERSION, u.release, backend_name(r->backend),
 		      schedule_name(r->exp->schedule), r->exp->interleave, r->exp->overlap, t->ranks,
 		      t->scale_bytes, t->scale_time, t->warmup_steps, t->steps, t->wan,
 		      t->congestion_control, t->hosts_per_region,
@@ -106,13 +106,13 @@ static char *settings_text(const struct run *r)
 static int open_testbed(struct run *r, struct bace_err *e)
 {
 	CLEANUP_FREE char *inventory = NULL;
-	int rc = testbed_open(&(struct testbed_config){ .self = r->o->self,
+	int rc = bed_open(&(struct bed_config){ .lab = { .self = r->o->self,
 		.exp_path = r->exp->path, .backend = r->backend, .traffic = r->traffic,
 		.on_progress = r->o->on_progress, .arg = r->o->arg, .cancelled = r->o->cancelled },
-		&r->testbed, e);
+		.exp = r->exp, .launch = r->o->launch }, &r->bed, e);
 
 	if (!rc)
-		rc = testbed_inventory(r->testbed, &inventory, e);
+		rc = bed_inventory(r->bed, &inventory, e);
 	if (!rc)
 		rc = store_run_set_inventory(r->store, r->id, inventory, e);
 	return rc;
@@ -173,7 +173,7 @@ static int verify(struct run *r, struct bace_err *e)
 	int at_once = r->backend == BACKEND_UML ? 1 : n;
 
 	for (int i = 0; !rc && i < n; i += at_once)
-		rc = testbed_verify(r->testbed, at_once, v + i, r->exp->testbed.verify_s, e);
+		rc = bed_verify(r->bed, at_once, v + i, r->exp->testbed.verify_s, e);
 	if (!rc)
 		rc = record_verify(r, n, v, e);
 	for (int i = 0; !rc && i < n; i++)
@@ -193,15 +193,35 @@ static int measure_all(struct run *r, struct bace_err *e)
 	if (!rc)
 		rc = simulate_all(r, o, e);
 	oracle_destroy(o);
-	if (rc && rc != -ECANCELED && r->testbed && testbed_log_tail(r->testbed)[0])
+	if (rc && rc != -ECANCELED && r->bed && bed_log_tail(r->bed)[0])
 		bace_log(BACE_WARN, "lab", "last lines of the lab's log:\n%s",
-			 testbed_log_tail(r->testbed));
-	testbed_close(r->testbed);
-	r->testbed = NULL;
+			 bed_log_tail(r->bed));
+	bed_close(r->bed);
+	r->bed = NULL;
 	return rc;
 }
 
 /* ---- the whole ---- */
+
+/* Hosts are not asked what they can: NFQUEUE needs no module, and a host without
+ * it says so when it is shaped. */
+static int choose_backend(struct run *r, struct bace_err *e)
+{
+	enum backend_kind wanted = r->o->has_backend ? r->o->backend : r->exp->testbed.backend;
+
+	if (!r->o->launch)
+		return lab_choose_backend(wanted, &r->backend, &r->backend_why, e);
+	if (wanted == BACKEND_UML)
+		return bace_fail(e, EINVAL, "backend uml: only a lab has it, not hosts by --launcher %s",
+				 launcher_name(r->o->launch->kind));
+	r->backend = wanted == BACKEND_NETEM ? BACKEND_NETEM : BACKEND_NFQUEUE;
+	if (asprintf(&r->backend_why, "%d hosts by %s", r->exp->cluster.n_hosts,
+		     launcher_name(r->o->launch->kind)) < 0) {
+		r->backend_why = NULL;
+		return bace_fail(e, ENOMEM, "run: out of memory");
+	}
+	return launch_check(r->o->launch, &r->exp->cluster, e);
+}
 
 static int prepare(struct run *r, struct bace_err *e)
 {
@@ -222,8 +242,7 @@ static int prepare(struct run *r, struct bace_err *e)
 	rc = check_message_sizes(exp, &r->traffic, e);
 	if (rc)
 		return rc;
-	rc = lab_choose_backend(r->o->has_backend ? r->o->backend : exp->testbed.backend, &r->backend,
-				&r->backend_why, e);
+	rc = choose_backend(r, e);
 	if (rc)
 		return rc;
 	r->settings = settings_text(r);

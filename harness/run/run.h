@@ -6,7 +6,7 @@
 #ifndef BACE_RUN_H
 #define BACE_RUN_H
 
-#include "harness/lab/lab.h"
+#include "harness/launch/launch.h"
 #include "harness/oracle/oracle.h"
 #include "harness/sim/sim.h"
 #include "results/results.h"
@@ -32,6 +32,7 @@ struct run_options {
 	const char *store_path;
 	bool has_backend;		/* else the experiment's */
 	enum backend_kind backend;
+	const struct launch_options *launch;	/* NULL: a lab */
 	bool reuse;			/* answer known moments from earlier runs in the store */
 	bool keep_timeline;		/* write every operation's row */
 	void (*on_progress)(void *arg, const char *line);	/* may be NULL */

@@ -1,0 +1,53 @@
+/* Private to harness/launch. */
+#ifndef BACE_LAUNCH_INTERNAL_H
+#define BACE_LAUNCH_INTERNAL_H
+
+#include <sys/types.h>
+
+#include "agent/wire/wire.h"
+#include "harness/launch/launch.h"
+
+#define LAUNCH_ARGS_MAX 48
+
+/* Strings of one command line; freed together. */
+struct launch_args {
+	int n;
+	char *v[LAUNCH_ARGS_MAX + 1];	/* ends with NULL */
+	bool failed;			/* memory, or too many */
+};
+
+void args_add(struct launch_args *a, const char *fmt, ...) BACE_PRINTF(2, 3);
+void args_free(struct launch_args *a);
+/* The agent's own command line, for one host; key: a path on that host, or "-". */
+void args_agent(struct launch_args *a, const struct launch_options *o, const struct cluster_host *h, const char *key);
+
+struct launcher {
+	const char *name;
+	double wait_s;			/* for all agents to connect */
+	/* Can it work here? NULL: always. */
+	int (*check)(const struct launch_options *o, const struct cluster *c, struct bace_err *e);
+	/* The local process that is the agent of this host; its standard input
+	 * carries the host's key. NULL: the user starts it. */
+	void (*command)(struct launch_args *a, const struct launch_options *o, const struct cluster_host *h);
+	/* Before anything is started; NULL: nothing to say. */
+	void (*announce)(const struct launch_config *cfg);
+};
+
+extern const struct launcher launcher_manual, launcher_ssh, launcher_slurm;
+const struct launcher *launcher_of(enum launcher_kind k);
+
+/* ---- one process a host ---- */
+struct hands;
+
+/* Starts nothing yet. */
+int hands_open(const struct launch_config *cfg, const uint8_t master[WIRE_KEY_BYTES], struct hands **out,
+	       struct bace_err *e);
+/* Starts the processes that do not run. */
+int hands_start(struct hands *h, struct bace_err *e);
+/* Takes up what they wrote and which have ended: 0 when all run, else how many
+ * do not, with one of them and its last words in e. */
+int hands_tend(struct hands *h, struct bace_err *e);
+/* Lets go of all, and waits for their end: at most 3 s, then kills. */
+void hands_close(struct hands *h);
+
+#endif

@@ -1,0 +1,202 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/crypto.h>
+
+#include "harness/launch/internal.h"
+
+#define RELAUNCH_S 30.0		/* for agents that had died to be back */
+
+struct launched {
+	struct launch_config cfg;
+	struct cluster scaled;
+	struct lab_net net;
+	struct tb_topology topo;
+	struct controller *controller;
+	struct hands *hands;
+	uint8_t master[WIRE_KEY_BYTES];
+	bool planned;
+};
+
+static void progress(const struct launched *l, const char *fmt, ...) BACE_PRINTF(2, 3);
+
+static void progress(const struct launched *l, const char *fmt, ...)
+{
+	char line[512];
+	va_list ap;
+
+	if (!l->cfg.on_progress)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	l->cfg.on_progress(l->cfg.arg, line);
+}
+
+/* "ADDR:PORT", "[ADDR]:PORT" */
+static int split_address(const char *text, char host[256], uint16_t *port, struct bace_err *e)
+{
+	const char *colon = strrchr(text, ':');
+	size_t n = colon ? (size_t)(colon - text) : 0;
+	char *end = NULL;
+	unsigned long p = colon ? strtoul(colon + 1, &end, 10) : 0;
+
+	if (n > 2 && text[0] == '[' && text[n - 1] == ']') {
+		text++;
+		n -= 2;
+	}
+	if (!n || n >= 256 || !p || p > 65535 || *end)
+		return bace_fail(e, EINVAL, "--controller %s: must be ADDR:PORT, an address of this machine that the "
+				 "hosts reach, and a port from 1 to 65535", text);
+	memcpy(host, text, n);
+	host[n] = '\0';
+	*port = (uint16_t)p;
+	return 0;
+}
+
+static int open_controller(struct launched *l, struct bace_err *e)
+{
+	char host[256];
+	uint16_t port = 0;
+	int rc = split_address(l->cfg.o->controller, host, &port, e);
+
+	if (!rc)
+		rc = controller_open(&(struct controller_config){ .listen_addr = host, .port = port,
+			.master_key = l->master, .topo = &l->topo, .heartbeat_dead_s = 3 }, &l->controller, e);
+	return rc;
+}
+
+static bool is_cancelled(const struct launched *l)
+{
+	return l->cfg.cancelled && l->cfg.cancelled(l->cfg.arg);
+}
+
+/* Until every agent has said hello: a launcher that fails fails at once, with
+ * its own words. */
+static int gather(struct launched *l, double wait_s, struct bace_err *e)
+{
+	int64_t until = bace_mono_ns() + (int64_t)(wait_s * 1e9);
+
+	for (;;) {
+		struct bace_err gone = { 0 };
+		int rc = controller_wait_hosts(l->controller, 0.25, e);
+
+		if (!rc)
+			return 0;
+		if (hands_tend(l->hands, &gone)) {
+			*e = gone;
+			return -EHOSTUNREACH;
+		}
+		if (is_cancelled(l))
+			return bace_fail(e, ECANCELED, "interrupted");
+		if (bace_mono_ns() > until)
+			return rc;
+	}
+}
+
+static int bring_up(struct launched *l, struct bace_err *e)
+{
+	const struct launcher *by = launcher_of(l->cfg.o->kind);
+	double wait_s = l->cfg.o->wait_s > 0 ? l->cfg.o->wait_s : by->wait_s;
+	int rc = open_controller(l, e);
+
+	if (rc)
+		return rc;
+	if (by->announce)
+		by->announce(&l->cfg);
+	progress(l, "%d hosts by %s, controller at %s", l->topo.n_hosts, by->name, l->cfg.o->controller);
+	rc = hands_open(&l->cfg, l->master, &l->hands, e);
+	if (!rc)
+		rc = hands_start(l->hands, e);
+	if (!rc)
+		rc = gather(l, wait_s, e);
+	if (!rc)
+		rc = controller_plan(l->controller, e);
+	if (!rc)
+		progress(l, "%d agents connected, links shaped and read back", l->topo.n_hosts);
+	return rc;
+}
+
+int launched_open(const struct launch_config *cfg, struct launched **out, struct bace_err *e)
+{
+	struct launched *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return bace_fail(e, ENOMEM, "launch: out of memory");
+	l->cfg = *cfg;
+	rc = wire_key_load(cfg->o->key_path, l->master, e);
+	if (!rc && cluster_scaled(cfg->cluster, cfg->scale_bytes, cfg->scale_time, &l->scaled))
+		rc = bace_fail(e, ENOMEM, "scale the cluster: out of memory");
+	if (!rc)
+		rc = launch_net(&l->scaled, &l->net, e);
+	if (!rc)
+		rc = launch_topology(&l->scaled, &l->cfg.traffic,
+				     cfg->backend == BACKEND_NETEM ? DELAY_NETEM : DELAY_NFQUEUE,
+				     cfg->o->allow_control_interface, &l->topo, e);
+	if (!rc)
+		rc = bring_up(l, e);
+	if (rc) {
+		launched_close(l);
+		return rc;
+	}
+	*out = l;
+	return 0;
+}
+
+void launched_close(struct launched *l)
+{
+	if (!l)
+		return;
+	controller_close(l->controller);
+	hands_close(l->hands);
+	lab_topology_free(&l->topo);
+	lab_net_free(&l->net);
+	cluster_scaled_free(&l->scaled);
+	OPENSSL_cleanse(l->master, sizeof(l->master));
+	free(l);
+}
+
+/* What died since the last cell is started again: that cell was invalid, the
+ * next need not be. */
+static int mend(struct launched *l, struct bace_err *e)
+{
+	struct bace_err gone = { 0 };
+	int n = hands_tend(l->hands, &gone), rc;
+
+	if (n) {
+		progress(l, "%s; starting it again", gone.msg);
+		rc = hands_start(l->hands, e);
+		if (rc)
+			return rc;
+	}
+	if (!controller_wait_hosts(l->controller, 0.01, &gone))
+		return 0;
+	rc = gather(l, RELAUNCH_S, e);
+	return rc ? rc : controller_plan(l->controller, e);
+}
+
+int launched_run(struct launched *l, const struct tb_cell *cell, struct tb_result *out, struct bace_err *e)
+{
+	int rc = mend(l, e);
+
+	return rc ? rc : controller_run(l->controller, cell, out, e);
+}
+
+int launched_verify(struct launched *l, int n, struct tb_verify *pairs, double goodput_s, struct bace_err *e)
+{
+	int rc = mend(l, e);
+
+	return rc ? rc : controller_verify(l->controller, n, pairs, goodput_s, e);
+}
+
+int launched_inventory(struct launched *l, char **json, struct bace_err *e)
+{
+	return controller_inventory(l->controller, json, e);
+}
+
+const struct lab_net *launched_net(const struct launched *l)
+{
+	return &l->net;
+}
