@@ -1,5 +1,5 @@
-#include <jansson.h>
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -146,6 +146,25 @@ static int help_json(void)
 	return rc ? BACE_EXIT_FAILED : BACE_EXIT_OK;
 }
 
+/* Output that did not arrive is a failure: a full disk must not pass as done. */
+static int end(int code)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return code;
+	fprintf(stderr, "bace: write the output: %s\n", errno ? strerror(errno) : "it failed before");
+	return code == BACE_EXIT_OK ? BACE_EXIT_FAILED : code;
+}
+
+/* Errors of getopt begin with argv[0]. */
+static int run(const struct command *c, const struct cmd_globals *g, int argc, char **argv)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "bace %s", c->name);
+	argv[0] = name;
+	return end(c->run(g, argc, argv));
+}
+
 static char *self_path(void)
 {
 	char buf[4096];
@@ -170,9 +189,8 @@ static int read_globals(int argc, char **argv, struct cmd_globals *g, bool *done
 		}
 		if (!strcmp(argv[i], "--version")) {
 			const char *git = bace_git_revision();
+
 			printf("bace %s%s%s%s\n", bace_version(), git ? " (" : "", git ? git : "", git ? ")" : "");
-			return BACE_EXIT_OK;
-			puts("bace " BACE_VERSION);
 			return end(BACE_EXIT_OK);
 		}
 		if (!strcmp(argv[i], "--json")) {
@@ -197,15 +215,15 @@ static int show_help(const struct cmd_globals *g, const char *name)
 	const struct command *c = name ? find(name) : NULL;
 
 	if (!name && g->json)
-		return help_json();
+		return end(help_json());
 	if (!name) {
 		help(stdout);
-		return BACE_EXIT_OK;
+		return end(BACE_EXIT_OK);
 	}
 	if (!c)
 		return unknown(name);
 	printf("usage: %s\n", c->usage);
-	return BACE_EXIT_OK;
+	return end(BACE_EXIT_OK);
 }
 
 int main(int argc, char **argv)
@@ -227,22 +245,10 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[i], "help"))
 		return show_help(&g, i + 1 < argc ? argv[i + 1] : NULL);
-	if (!strcmp(argv[i], "help")) {
-		if (i + 1 >= argc) {
-			help(stdout);
-			return end(BACE_EXIT_OK);
-		}
-		const struct command *c = find(argv[i + 1]);
-		if (!c)
-			return unknown(argv[i + 1]);
-		printf("usage: %s\n", c->usage);
-		return end(BACE_EXIT_OK);
-	}
 	const struct command *c = find(argv[i]);
 
 	if (!c)
 		return unknown(argv[i]);
 	argc = take_globals(c, argc - i, argv + i, &g, &help_wanted);
-	return help_wanted ? show_help(&g, c->name) : c->run(&g, argc, argv + i);
-	return run(c, &g, argc - i, argv + i);
+	return help_wanted ? show_help(&g, c->name) : run(c, &g, argc, argv + i);
 }
