@@ -57,7 +57,7 @@ static int gap_plot(struct report *r, const struct gaps *g)
 	int n = (int)(g->n < GAP_ROWS_MAX ? g->n : GAP_ROWS_MAX);
 	struct plot p;
 
-	plot_begin(&p, 900, 90 + 26 * n);
+	plot_begin(&p, 900, 150 + 26 * n);
 	bace_buf_addf(&p.script, "$d << EOD\n");
 	for (int i = 0; i < n; i++) {
 		const struct gap *x = &g->gaps[i];
