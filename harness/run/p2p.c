@@ -10,6 +10,7 @@
 
 #include "harness/run/cell.h"
 
+#define TRIES 4			/* when the machine was too busy */
 #define STREAM_S 0.5		/* about so long a stream is one way */
 #define STREAM_MIN 4
 #define STREAM_MAX 512
@@ -52,14 +53,16 @@ static int run_cell(const struct p2p_job *j, uint64_t bytes, int messages, int s
 				.sockets_per_hop = t->sockets_per_hop };
 	double step = (double)bytes * 8 * messages * (1 / j->rate_bps[0] + 1 / j->rate_bps[1]) + j->latency_s[0] +
 		      j->latency_s[1];
-	int rc;
+	int rc = 0;
 
 	fill_job(j, bytes, messages, stages, &hop, &job);
 	if (t->wan == WAN_STEADY)
 		memcpy(cell.congestion_control, t->congestion_control, sizeof(cell.congestion_control));
 	cell.timeout_s = SETUP_S + PATIENCE * step * (steps + 1);
-	rc = testbed_run(j->testbed, &cell, res, e);
-	if (!rc && !res->valid) {
+	for (int i = 0; i < TRIES; i++) {
+		rc = testbed_run(j->testbed, &cell, res, e);
+		if (rc || res->valid)
+			return rc;
 		rc = bace_fail(e, EBADMSG, "%llu bytes: %s", (unsigned long long)bytes, res->invalid_why);
 		tb_result_free(res);
 	}
