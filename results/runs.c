@@ -73,3 +73,18 @@ int store_run_config(struct store *s, const char *run, char **text, char **backe
 	sqlite3_finalize(q);
 	return rc;
 }
+
+int store_run_config_hash(struct store *s, const char *run, uint64_t *hash, struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	int rc = store_query(s, "SELECT config_hash FROM run WHERE id = ?1", run, &q, e);
+
+	if (rc)
+		return rc;
+	if (sqlite3_step(q) == SQLITE_ROW)
+		*hash = strtoull(column_text(q, 0), NULL, 16);
+	else
+		rc = bace_fail(e, ENOENT, "run `%s': not in this store", run);
+	sqlite3_finalize(q);
+	return rc;
+}

@@ -67,7 +67,9 @@ int wire_parse(const char *text, size_t len, const struct wire_limits *l, json_t
 	if (!*out)
 		return bace_fail(e, EPROTO, "sent what is not JSON: %s", je.text);
 	rc = check_envelope(*out, e);
-	if (rc)
+	if (rc) {
 		json_decref(*out);
+		*out = NULL;
+	}
 	return rc;
 }

@@ -44,7 +44,7 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 {
 	static const struct option options[] = {
 		{ "backend", 1, NULL, 'b' }, { "report", 1, NULL, 'o' }, { "no-report", 0, NULL, 'n' },
-		{ "reuse", 0, NULL, 'r' }, { "no-timeline", 0, NULL, 't' }, { "launcher", 1, NULL, 'l' },
+		{ "reuse", 0, NULL, 'r' }, { "resume", 1, NULL, 'R' }, { "no-timeline", 0, NULL, 't' }, { "launcher", 1, NULL, 'l' },
 		{ "controller", 1, NULL, 'c' }, { "key", 1, NULL, 'k' }, { "agent", 1, NULL, 'a' },
 		{ "wait", 1, NULL, 'w' }, { "allow-control-interface", 0, NULL, 'i' }, { 0 } };
 	int c, rc = 0;
@@ -57,6 +57,7 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 		case 'o': x->report = optarg; break;
 		case 'n': x->no_report = true; break;
 		case 'r': x->o.reuse = true; break;
+		case 'R': x->o.resume = optarg; break;
 		case 't': x->o.keep_timeline = false; break;
 		case 'l': rc = launcher(l, optarg); break;
 		case 'c': l->controller = optarg; break;
@@ -95,7 +96,7 @@ const struct command cmd_run = {
 	.name = "run",
 	.summary = "predict an experiment, measure it on shaped links, compare",
 	.usage = "bace run EXPERIMENT.cfg [--backend auto|netem|nfqueue|uml] [-o REPORT.html]\n"
-		 "           [--no-report] [--reuse] [--no-timeline]\n"
+		 "           [--no-report] [--reuse] [--resume RUN] [--no-timeline]\n"
 		 "       ... --launcher manual|ssh|slurm --controller ADDR:PORT --key FILE\n"
 		 "           [--agent PATH] [--wait T] [--allow-control-interface]\n\n"
 		 "Places the experiment's jobs with each of its policies, predicts their step\n"
@@ -105,6 +106,8 @@ const struct command cmd_run = {
 		 "  -o, --report   where the HTML report goes (default: beside the store)\n"
 		 "  --reuse        take moments that an earlier run in the store has measured\n"
 		 "                 under the same settings instead of running them again\n"
+		 "  --resume       go on with a run that was cut short (an id, or last): only what it\n"
+		 "                 has not measured is run\n"
 		 "  --no-timeline  do not keep every operation's row\n"
 		 "  --launcher     on the real `hosts' of the cluster file instead of in a lab: manual\n"
 		 "                 prints what to start on each and waits, ssh starts the agents by the\n"

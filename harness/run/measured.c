@@ -185,7 +185,7 @@ static int from_store(struct run *r, const struct group *g, struct bace_err *e)
 static int all_known(struct run *r, const struct group *g, int n, struct bace_err *e)
 {
 	for (int i = 0; i < n; i++) {
-		int rc = measured_find(r, g[i].key) ? 1 : r->o->reuse ? from_store(r, &g[i], e) : 0;
+		int rc = measured_find(r, g[i].key) ? 1 : (r->o->reuse || r->o->resume) ? from_store(r, &g[i], e) : 0;
 
 		if (rc <= 0)
 			return rc;

@@ -264,6 +264,27 @@ int run_check(const struct experiment *exp, struct bace_err *e)
 	return rc;
 }
 
+/* Only the same experiment can be gone on with: its files unchanged, to the byte. */
+static int check_resume(struct run *r, struct bace_err *e)
+{
+	char id[32];
+	uint64_t hash = 0;
+	int rc = store_find_run(r->store, r->o->resume, id, e);
+
+	if (!rc)
+		rc = store_run_config_hash(r->store, id, &hash, e);
+	if (rc == -ENOENT) {
+		bace_err_context(e, "--resume");
+		rc = -(e->errnum = EINVAL);
+	}
+	if (rc)
+		return rc;
+	if (hash != r->exp->text_hash)
+		return bace_fail(e, EINVAL, "--resume: run %s is of another experiment, or its files have changed since", id);
+	run_progress(r, "resuming run %s: what it measured is not run again", id);
+	return 0;
+}
+
 static int begin(struct run *r, struct bace_err *e)
 {
 	const struct experiment *exp = r->exp;
@@ -272,6 +293,8 @@ static int begin(struct run *r, struct bace_err *e)
 
 	uname(&u);
 	rc = store_open(r->o->store_path, &r->store, e);
+	if (!rc && r->o->resume)
+		rc = check_resume(r, e);
 	if (rc)
 		return rc;
 	rc = store_run_begin(r->store, &(struct run_info){ .command = r->o->command,

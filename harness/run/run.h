@@ -33,6 +33,7 @@ struct run_options {
 	bool has_backend;		/* else the experiment's */
 	enum backend_kind backend;
 	const struct launch_options *launch;	/* NULL: a lab */
+	const char *resume;		/* an earlier run, whose cells are not run again; implies reuse */
 	bool reuse;			/* answer known moments from earlier runs in the store */
 	bool keep_timeline;		/* write every operation's row */
 	void (*on_progress)(void *arg, const char *line);	/* may be NULL */

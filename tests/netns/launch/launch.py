@@ -130,13 +130,13 @@ class Launch(unittest.TestCase):
             subprocess.run(["ip", "netns", "del", ns(node)], capture_output=True)
         shutil.rmtree(cls.dir)
 
-    def start(self, launcher, experiment="e", path=""):
+    def start(self, launcher="ssh", experiment="e", path="", store=None, more=()):
         """bace run, in the controller's namespace."""
         env = dict(os.environ, BACE_PROFILES=PROFILES, PATH=f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"])
-        store = f"{self.dir}/{self.id().rsplit('.')[-1]}.db"
+        store = store or f"{self.dir}/{self.id().rsplit('.')[-1]}.db"
         p = subprocess.Popen(inside("c", BACE, "--store", store, "--json", "run", f"{self.dir}/{experiment}.cfg",
                                        "--no-report", "--launcher", launcher, "--controller", "10.77.0.1:7611",
-                                       "--key", f"{self.dir}/key", "--agent", f"{self.dir}/prog/bace-agent"),
+                                       "--key", f"{self.dir}/key", "--agent", f"{self.dir}/prog/bace-agent", *more),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         self.addCleanup(self.end, p)
         return p
@@ -278,6 +278,28 @@ class Launch(unittest.TestCase):
                 d.terminate()
                 d.wait()
 
+    def test_resume(self):
+        """What the store has is not run again; another experiment's run is refused."""
+        store = f"{self.dir}/resume.db"
+
+        def attempt():
+            p = self.start("ssh", path=f"{self.dir}/bin", store=store)
+            return self.measured(p, *p.communicate(timeout=120))
+
+        self.until_idle(attempt)
+        p = self.start("ssh", path=f"{self.dir}/bin", store=store, more=("--resume", "last"))
+        out, err = p.communicate(timeout=120)
+        self.assertEqual(p.returncode, 0, err)
+        self.assertNotIn("cell 1", err)
+        self.assertTrue(json.loads(out)["placements"])
+        p = self.start("ssh", "long", path=f"{self.dir}/bin", store=store, more=("--resume", "last"))
+        _, err = p.communicate(timeout=60)
+        self.assertEqual(p.returncode, 2, err)
+        self.assertIn("is of another experiment", err)
+        p = self.start("ssh", path=f"{self.dir}/bin", store=store, more=("--resume", "nosuch"))
+        _, err = p.communicate(timeout=60)
+        self.assertEqual(p.returncode, 2, err)
+
     def test_bad_input(self):
         def refused(text, *args):
             p = subprocess.run([BACE, "run", *args], capture_output=True, text=True,
@@ -294,7 +316,7 @@ class Launch(unittest.TestCase):
         refused("must be above 0", here, "--launcher", "ssh", "--wait", "0s")
 
 
-def main():
+def main(suite=None):
     if os.geteuid():
         print("skipped: makes named network namespaces, needs root")
         return 77
@@ -304,7 +326,10 @@ def main():
     except subprocess.CalledProcessError as e:
         print(f"skipped: no network namespaces here: {e.stderr.decode().strip()}")
         return 77
+    if suite:
+        return 0 if unittest.TextTestRunner().run(suite).wasSuccessful() else 1
     return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
