@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Seeded schedules of faults against a small experiment on two "machines", by
+the ssh launcher. Whatever happens:
+
+- bace ends, with status 0 or 1, and says why when it is 1;
+- no agent and no worker is left, and the shaping is undone, within seconds;
+- no result is made up: what the store calls valid is near the prediction;
+- once the faults are over, `--resume` of the last run does the rest, with
+  status 0, and does not run again what the store has.
+
+usage: chaos.py BACE AGENT WORKER SHAPERD PROFILES [SEEDS [FIRST]]
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+SEEDS = int(sys.argv[6]) if len(sys.argv) > 6 else 2
+FIRST = int(sys.argv[7]) if len(sys.argv) > 7 else 1
+sys.argv = sys.argv[:6]
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import launch  # noqa: E402
+
+HORIZON_S = 8
+
+
+def pick(r, node, program):
+    found = launch.pids(node, program)
+    return r.choice(found) if found else None
+
+
+def hit(r, node, program, sig):
+    pid = pick(r, node, program)
+    try:
+        if pid:
+            os.kill(pid, sig)
+    except ProcessLookupError:
+        pass
+    return pid
+
+
+def link(node, state):
+    subprocess.run(["ip", "-n", launch.ns(node), "link", "set", "eth0", state], check=True)
+
+
+class Chaos(launch.Launch):
+    """One fault: what it is, and how it is taken back (None: it is not)."""
+
+    def fault(self, r, bace):
+        node = r.choice(launch.HOSTS)
+        kind = r.choice(("agent killed", "worker killed", "agent stopped", "worker stopped", "link down",
+                         "shaperd stopped", "bace killed", "bace interrupted"))
+        if kind == "agent killed":
+            hit(r, node, "bace-agent", signal.SIGKILL)
+        elif kind == "worker killed":
+            hit(r, node, "bace-worker", signal.SIGKILL)
+        elif kind in ("agent stopped", "worker stopped"):
+            pid = hit(r, node, f"bace-{kind.split()[0]}", signal.SIGSTOP)
+            return f"{kind} on {node}", lambda: pid and self.signal(pid, signal.SIGCONT)
+        elif kind == "shaperd stopped":
+            d = self.daemons[launch.HOSTS.index(node)]
+            d.send_signal(signal.SIGSTOP)
+            return f"{kind} on {node}", lambda: d.send_signal(signal.SIGCONT)
+        elif kind == "link down":
+            link(node, "down")
+            return f"{kind} of {node}", lambda: link(node, "up")
+        else:
+            bace.send_signal(signal.SIGKILL if kind == "bace killed" else signal.SIGINT)
+            return kind, None
+        return f"{kind} on {node}", None
+
+    @staticmethod
+    def signal(pid, sig):
+        try:
+            os.kill(pid, sig)
+        except ProcessLookupError:
+            pass
+
+    def schedule(self, r, p):
+        done, back = [], []
+        for _ in range(r.randint(1, 3)):
+            time.sleep(r.uniform(0, HORIZON_S / 2))
+            if p.poll() is not None:
+                break
+            what, undo = self.fault(r, p)
+            done.append(what)
+            if undo:
+                time.sleep(r.choice((0.3, 1, 4)))
+                undo()
+        return done
+
+    def valid_rows(self, store):
+        out = subprocess.run([launch.BACE, "--store", store, "--json", "show", "last"], capture_output=True, text=True)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return [p for p in json.loads(out.stdout)["placements"] if p["valid"]]
+
+    def one(self, seed):
+        r = random.Random(seed)
+        store = f"{self.dir}/chaos-{seed}.db"
+        p = self.start("ssh", "e", path=f"{self.dir}/bin", store=store)
+        done = self.schedule(r, p)
+        _, err = p.communicate(timeout=180)
+        say = f"seed {seed}: {', '.join(done) or 'nothing'}: status {p.returncode}\n{err[-2000:]}"
+        self.assertIn(p.returncode, (0, 1, -signal.SIGKILL), say)
+        if p.returncode == 1:
+            self.assertIn("bace run: ", err, say)
+        self.nothing_left()
+        finished = {row["placement"] for row in self.valid_rows(store)} if os.path.exists(store) else set()
+        for row in self.valid_rows(store) if finished else ():
+            self.assertLess(abs(row["measured_median_s"] / row["event_sim_s"] - 1), 0.12, say)
+        for _ in range(3):
+            p = self.start("ssh", "e", path=f"{self.dir}/bin", store=store, more=("--resume", "last") if finished else ())
+            out, err = p.communicate(timeout=180)
+            self.nothing_left()
+            if p.returncode == 0 or not any(w in err for w in launch.BUSY):
+                break
+        self.assertEqual(p.returncode, 0, f"{say}\nthen: {err[-2000:]}")
+        self.assertTrue(any(row["valid"] for row in json.loads(out)["placements"]), say)
+        print(f"seed {seed}: {', '.join(done) or 'nothing'}: held", file=sys.stderr)
+
+    def test_seeds(self):
+        for seed in range(FIRST, FIRST + SEEDS):
+            with self.subTest(seed=seed):
+                self.one(seed)
+
+
+if __name__ == "__main__":
+    sys.exit(launch.main(unittest.TestLoader().loadTestsFromName("test_seeds", Chaos)))
