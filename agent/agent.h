@@ -120,6 +120,9 @@ int metrics_open(struct agent *a, const char *addr, uint16_t port, struct metric
 void metrics_close(struct metrics *m);
 
 /* ---- inventory.c ---- */
+/* What takes long is tried once, before the controller waits for a hello: what tc
+ * can do here (in a namespace of its own), and whether there are GPUs. */
+void inventory_probe(void);
 json_t *inventory(struct agent *a);
 
 #endif

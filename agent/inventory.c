@@ -133,18 +133,23 @@ static json_t *read_gpus(void)
 	return o;
 }
 
-/* What tc can do here is tried in a namespace of its own, once: it costs some
- * milliseconds. */
+static enum delay_kind tc_delay;
+static const char *tc_why;
+
+void inventory_probe(void)
+{
+	if (!tc_why)
+		tc_delay = shape_probe_delay(&tc_why);
+	nvml_count(NULL);
+}
+
 static json_t *read_tc(void)
 {
 	static const char *const names[] = { [DELAY_NONE] = "none", [DELAY_NETEM] = "netem",
 					     [DELAY_NFQUEUE] = "nfqueue" };
-	static enum delay_kind kind;
-	static const char *why;
 
-	if (!why)
-		kind = shape_probe_delay(&why);
-	return json_pack("{s:s,s:s}", "delay", names[kind], "why", why ? why : "");
+	inventory_probe();
+	return json_pack("{s:s,s:s}", "delay", names[tc_delay], "why", tc_why);
 }
 
 static char *read_line(const char *path)

@@ -161,6 +161,7 @@ static int run(struct agent *a, struct bace_err *e)
 	if (!rc && a->cfg.has_metrics)
 		rc = metrics_open(a, a->cfg.metrics_addr, a->cfg.metrics_port, &a->metrics, e);
 	if (!rc) {
+		inventory_probe();
 		session_start(a);
 		event_base_dispatch(a->base);
 	}
