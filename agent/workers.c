@@ -199,16 +199,25 @@ static int give_line(struct worker *w, const json_t *line)
 static int program_path(const struct agent *a, const char *program, char path[PATH_MAX],
 			struct bace_err *e)
 {
-	static const char *const known[] = { "worker", "worker-nccl" };
+	/* Beside the agent; in a build tree, where it was built. */
+	static const struct { const char *name, *place; } known[] = {
+		{ "worker", "" }, { "worker-nccl", "" }, { "worker-nccl", "../nccl/" },
+	};
+	bool is_known = false;
 
 	for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-		if (strcmp(program, known[i]))
+		if (strcmp(program, known[i].name))
 			continue;
-		if (snprintf(path, PATH_MAX, "%s/bace-%s", a->cfg.worker_dir, known[i]) >= PATH_MAX)
+		is_known = true;
+		if (snprintf(path, PATH_MAX, "%s/%sbace-%s", a->cfg.worker_dir, known[i].place, known[i].name) >= PATH_MAX)
 			return bace_fail(e, ENAMETOOLONG, "launch: the path of bace-%s is too long", program);
-		return 0;
+		if (!access(path, X_OK))
+			return 0;
 	}
-	return bace_fail(e, EPERM, "launch: `%.40s' is not a worker of bace", program);
+	if (!is_known)
+		return bace_fail(e, EPERM, "launch: `%.40s' is not a worker of bace", program);
+	return bace_fail_errno(e, errno, "launch: bace-%s is not in %s%s", program, a->cfg.worker_dir,
+			       strcmp(program, "worker") ? ": bace was built without CUDA and NCCL" : "");
 }
 
 int worker_launch(struct agent *a, const struct launch *l, json_t **answer, struct bace_err *e)

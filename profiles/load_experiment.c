@@ -125,6 +125,9 @@ static void load_root(struct cfg_loader *l, config_setting_t *root, struct exper
 		load_policies(policies, e);
 	load_view(config_setting_get_member(root, "view"), &e->view);
 	load_testbed(config_setting_get_member(root, "testbed"), &e->testbed);
+	if (e->testbed.transport == TRANSPORT_NCCL && e->schedule == SCHED_INTERLEAVED_1F1B)
+		cfg_error(config_setting_get_member(config_setting_get_member(root, "testbed"), "transport"),
+			  "must be \"tcp\" with schedule = \"interleaved-1f1b\"");
 	load_parts(l, root, e);
 }
 

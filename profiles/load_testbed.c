@@ -36,7 +36,8 @@ void load_view(config_setting_t *group, struct view_spec *out)
 	*out = raw.v;
 }
 
-static const char *const compute_names[] = { "timed", "cpu", NULL };
+static const char *const compute_names[] = { "timed", "cpu", "cuda", NULL };
+static const char *const transport_names[] = { "tcp", "nccl", NULL };
 
 static const struct cfg_key testbed_keys[] = {
 	{ "backend", CFG_CHOICE, 0, T(backend), .choices = backend_names },
@@ -50,6 +51,7 @@ static const struct cfg_key testbed_keys[] = {
 	{ "congestion_control", CFG_TEXT, 0, T(congestion_control),
 	  .max = sizeof(((struct testbed_spec *)0)->congestion_control) },
 	{ "hosts_per_region", CFG_INT, 0, T(hosts_per_region), .min = 1, .max = 64 },
+	{ "transport", CFG_CHOICE, 0, T(transport), .choices = transport_names },
 	{ "compute", CFG_CHOICE, 0, T(compute), .choices = compute_names },
 	{ "sockets_per_hop", CFG_INT, 0, T(sockets_per_hop), .min = 1, .max = SOCKETS_PER_HOP_MAX },
 };
@@ -68,6 +70,17 @@ static void check_congestion_control(config_setting_t *group, const char *name)
 		cfg_error(s, "must be the kernel's name of one: \"cubic\", \"reno\", \"bbr\"");
 }
 
+/* A GPU, and NCCL's one order of calls, are a single stage's. */
+static void check_gpu(config_setting_t *group, const struct testbed_spec *t)
+{
+	if (t->ranks != RANKS_REGION)
+		return;
+	if (t->transport == TRANSPORT_NCCL)
+		cfg_error(config_setting_get_member(group, "transport"), "must be \"tcp\" with ranks = \"region\"");
+	if (t->compute == COMPUTE_ON_GPU)
+		cfg_error(config_setting_get_member(group, "compute"), "must be \"timed\" with ranks = \"region\"");
+}
+
 void load_testbed(config_setting_t *group, struct testbed_spec *out)
 {
 	config_setting_t *scale;
@@ -76,6 +89,7 @@ void load_testbed(config_setting_t *group, struct testbed_spec *out)
 		return;
 	cfg_read(group, testbed_keys, ARRAY_LEN(testbed_keys), out);
 	check_congestion_control(group, out->congestion_control);
+	check_gpu(group, out);
 	scale = config_setting_get_member(group, "scale");
 	if (scale && config_setting_is_group(scale))
 		cfg_read(scale, scale_keys, ARRAY_LEN(scale_keys), out);

@@ -236,7 +236,8 @@ struct view_spec {
 };
 
 enum rank_mode { RANKS_STAGE, RANKS_REGION };
-enum compute_mode { COMPUTE_AS_TIMED, COMPUTE_ON_CPU };	/* wait so long; work so long */
+enum compute_mode { COMPUTE_AS_TIMED, COMPUTE_ON_CPU, COMPUTE_ON_GPU };	/* wait so long; work so long */
+enum transport_mode { TRANSPORT_TCP, TRANSPORT_NCCL };	/* of hops between regions */
 enum wan_mode { WAN_STEADY, WAN_STOCK };
 enum backend_kind { BACKEND_AUTO, BACKEND_NETEM, BACKEND_NFQUEUE, BACKEND_UML };
 
@@ -252,6 +253,7 @@ struct testbed_spec {
 	enum wan_mode wan;
 	char congestion_control[16];	/* "cubic" */
 	int hosts_per_region;
+	enum transport_mode transport;
 	enum compute_mode compute;
 	int sockets_per_hop;		/* TCP connections that a hop's messages are striped over; 1 */
 };

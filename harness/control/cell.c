@@ -249,6 +249,8 @@ static void rank_event(struct proc *p, const char *event, const json_t *line)
 		return;
 	if (!strcmp(event, "listening")) {
 		rc = take_port(k, line, &e);
+	} else if (!strcmp(event, "nccl-id")) {
+		rc = cell_nccl_take_id(k, line, &e);
 	} else if (!strcmp(event, "ready")) {
 		k->ready = true;
 	} else if (!strcmp(event, "done") && r->phase == PHASE_RUN && !k->done) {

@@ -24,6 +24,7 @@ struct cell_hop {			/* per job and hop */
 struct cell_job {
 	int *rank_of_stage;
 	struct cell_hop *hops;
+	char nccl_id[257];		/* as its first stage said it; "": not yet, or not wanted */
 };
 
 /* In order. FAILING waits a moment for a better reason than the first one. */
@@ -67,6 +68,14 @@ bool cell_shares_clock(const struct cell_run *r, int job);
 void cell_mark_needed(struct cell_run *r);
 /* Does the host's shaping carry traffic of this cell? */
 bool cell_reads(const struct cell_run *r, const struct host *h);
+
+/* ---- cell_nccl.c: jobs whose hops NCCL carries ---- */
+bool cell_is_nccl(const struct cell_run *r, int job);
+void cell_nccl_prepare(struct cell_run *r);
+/* These add what such a rank is told, and return the object. */
+json_t *cell_nccl_config(const struct cell_run *r, const struct cell_rank *k, json_t *config);
+json_t *cell_nccl_connects(const struct cell_run *r, const struct cell_rank *k, json_t *command);
+int cell_nccl_take_id(struct cell_rank *k, const json_t *line, struct bace_err *e);
 
 /* ---- cell_result.c: what ranks report -> tb_result ---- */
 int cell_take_done(struct cell_run *r, struct cell_rank *k, const json_t *line, struct bace_err *e);

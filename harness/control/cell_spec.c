@@ -88,7 +88,7 @@ static void name_rank(struct cell_run *r, struct cell_rank *k)
 			 k->proc.rank, job, k->n_stages, k->first_stage, host);
 }
 
-static bool same_machine(const struct host *a, const struct host *b)
+bool host_same_machine(const struct host *a, const struct host *b)
 {
 	const char *x = json_string_value(json_object_get(a->inventory, "boot_id"));
 	const char *y = json_string_value(json_object_get(b->inventory, "boot_id"));
@@ -105,7 +105,7 @@ static void give_slots(struct cell_run *r)
 		bool shared = false;
 
 		for (int k = 0; k < r->c->n_hosts && !shared; k++)
-			shared = &r->c->hosts[k] != p->host && same_machine(&r->c->hosts[k], p->host);
+			shared = &r->c->hosts[k] != p->host && host_same_machine(&r->c->hosts[k], p->host);
 		if (shared)
 			continue;
 		for (int k = 0; k < r->n_ranks; k++) {
@@ -151,6 +151,7 @@ int cell_ranks_build(struct cell_run *r, struct bace_err *e)
 	for (int i = 0; i < r->n_ranks; i++)
 		name_rank(r, &r->ranks[i]);
 	give_slots(r);
+	cell_nccl_prepare(r);
 	return 0;
 }
 
@@ -217,7 +218,7 @@ bool cell_shares_clock(const struct cell_run *r, int job)
 			continue;
 		if (!first)
 			first = r->ranks[i].proc.host;
-		if (!same_machine(first, r->ranks[i].proc.host))
+		if (!host_same_machine(first, r->ranks[i].proc.host))
 			return false;
 	}
 	return true;
@@ -239,18 +240,21 @@ static json_int_t peer_timeout_ms(const struct tb_job *j)
 
 json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 {
+	static const char *const compute_word[] = {
+		[COMPUTE_AS_TIMED] = "timed", [COMPUTE_ON_CPU] = "cpu", [COMPUTE_ON_GPU] = "cuda",
+	};
 	const struct tb_job *j = &r->cell->jobs[k->job];
 
-	return json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I}", "mode",
-		"pipeline", "job", k->job, "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
+	return cell_nccl_config(r, k, json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I}",
+		"mode", "pipeline", "job", k->job, "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
 		"shared_clock", cell_shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
 		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
 		"stages", stages_json(r, k), "hops", hops_json(r, k), "warmup_steps", r->cell->warmup_steps,
 		"steps", r->cell->steps, "congestion_control", r->cell->congestion_control,
-		"compute", r->cell->compute == COMPUTE_ON_CPU ? "cpu" : "timed",
+		"compute", compute_word[r->cell->compute],
 		"sockets", r->cell->sockets_per_hop > 1 ? r->cell->sockets_per_hop : 1,
 		"connect_timeout_ms", CONNECT_TIMEOUT_MS, "peer_timeout_ms", peer_timeout_ms(j),
-		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3));
+		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3)));
 }
 
 json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k)
@@ -266,7 +270,7 @@ json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k)
 		json_array_append_new(a, json_pack("{s:i,s:s,s:i}", "hop", h, "addr",
 			r->ranks[hop->to].proc.host->spec->addr, "port", hop->port));
 	}
-	return json_pack("{s:s,s:o}", "cmd", "connect", "hops", a);
+	return cell_nccl_connects(r, k, json_pack("{s:s,s:o}", "cmd", "connect", "hops", a));
 }
 
 static bool region_on_network(const struct cell_run *r, int region)

@@ -132,6 +132,7 @@ struct tb_cell {
 	struct tb_job *jobs;
 	int warmup_steps, steps;
 	char congestion_control[16];	/* asked of the sockets; "" = route's or kernel's */
+	enum transport_mode transport;	/* of hops over the network */
 	enum compute_mode compute;
 	int sockets_per_hop;		/* 0: 1 */
 	double timeout_s;		/* for the whole cell */

@@ -99,6 +99,7 @@ struct controller {
 };
 
 bool host_ready(const struct host *h);
+bool host_same_machine(const struct host *a, const struct host *b);
 bool host_shapes(const struct host *h);		/* has a plan of its own */
 /* Steals msg; adds its id. */
 void host_request(struct host *h, json_t *msg, double timeout_s, reply_fn fn, void *arg);
@@ -175,6 +176,7 @@ struct proc {
 	json_int_t cell;
 	int rank;
 	char what[160];			/* "rank 3 (qwen-14b stage 2) on ie-0" */
+	const char *program;		/* NULL: "worker" */
 	const struct proc_ops *ops;
 	void *owner;
 	bool registered, gone;

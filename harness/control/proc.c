@@ -63,7 +63,7 @@ void proc_launch(struct proc *p, json_t *config, const char *nic)
 {
 	register_proc(p);
 	host_request(p->host, json_pack("{s:s,s:I,s:i,s:i,s:i,s:s,s:s,s:o}", "type", "launch", "cell", p->cell,
-		"rank", p->rank, "slot", p->slot, "slots", p->slots, "program", "worker", "nic", nic,
+		"rank", p->rank, "slot", p->slot, "slots", p->slots, "program", p->program ? p->program : "worker", "nic", nic,
 		"config", config), ANSWER_S, on_launched, p);
 }
 

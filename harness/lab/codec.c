@@ -59,7 +59,8 @@ json_t *codec_cell(const struct tb_cell *c)
 			"micro_batches", j->micro_batches, "overlap", j->overlap,
 			"stages", stages_json(j), "hops", hops_json(j)));
 	}
-	json_t *cell = json_pack("{s:o,s:i,s:i,s:s,s:i,s:i,s:f}", "jobs", jobs, "warmup_steps", c->warmup_steps,
+	json_t *cell = json_pack("{s:o,s:i,s:i,s:i,s:s,s:i,s:i,s:f}", "jobs", jobs, "transport",
+			 (int)c->transport, "warmup_steps", c->warmup_steps,
 			 "steps", c->steps, "congestion_control", c->congestion_control,
 			 "sockets_per_hop", c->sockets_per_hop, "compute", (int)c->compute, "timeout_s", c->timeout_s);
 
@@ -136,15 +137,17 @@ int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
 	const char *cc;
 	json_t *jobs;
 	json_error_t je;
-
-	int compute;
+	int transport, compute;
 
 	*out = (struct tb_cell){ 0 };
-	if (json_unpack_ex((json_t *)in, &je, 0, "{s:o,s:i,s:i,s:s,s:i,s:i,s:F}", "jobs", &jobs,
-			   "warmup_steps", &out->warmup_steps, "steps", &out->steps,
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:o,s:i,s:i,s:i,s:s,s:i,s:i,s:F}", "jobs", &jobs,
+			   "transport", &transport, "warmup_steps", &out->warmup_steps, "steps", &out->steps,
 			   "congestion_control", &cc, "sockets_per_hop", &out->sockets_per_hop, "compute", &compute,
 			   "timeout_s", &out->timeout_s))
 		return bad(e, "cell", &je);
+	if (transport < TRANSPORT_TCP || transport > TRANSPORT_NCCL || compute < COMPUTE_AS_TIMED || compute > COMPUTE_ON_GPU)
+		return bace_fail(e, EPROTO, "cell: transport %d, compute %d: unknown", transport, compute);
+	out->transport = (enum transport_mode)transport;
 	out->compute = (enum compute_mode)compute;
 	copy_string(out->congestion_control, sizeof(out->congestion_control), cc);
 	out->jobs = items(jobs, &out->n_jobs, sizeof(*out->jobs));

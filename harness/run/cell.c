@@ -103,7 +103,8 @@ int cell_build(const struct moment *m, const struct lab_net *net, const double *
 	double longest = 0;
 
 	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps,
-				 .compute = t->compute, .sockets_per_hop = t->sockets_per_hop };
+				 .transport = t->transport, .compute = t->compute,
+				 .sockets_per_hop = t->sockets_per_hop };
 	out->jobs = calloc((size_t)(m->n ? m->n : 1), sizeof(*out->jobs));
 	if (!out->jobs)
 		return bace_fail(e, ENOMEM, "cell of %d jobs: out of memory", m->n);

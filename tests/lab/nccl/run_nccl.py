@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""A run whose hops between regions are carried by NCCL, here by the stand-in, from
+the experiment's file to the store: every placement is measured, the bytes that
+tc counted are those of the ranks' sockets, and a build without it says so.
+
+usage: run_nccl.py EXPERIMENT BACE AGENT SHAPERD WORKER STANDIN-WORKER STANDIN-LIBRARY
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TRIES = 3
+BUSY = ("overloaded", "nothing heard", "did not connect", "late", "out of tolerance")
+
+
+def install(directory, programs, nccl):
+    """Copies, as an installation has them side by side."""
+    for p in programs:
+        shutil.copy(p, directory)
+    if nccl:
+        shutil.copy(nccl, os.path.join(directory, "bace-worker-nccl"))
+
+
+def experiment(original, directory, **settings):
+    with open(original, encoding="utf-8") as f:
+        text = f.read()
+    lines = "".join(f'  {k} = "{v}";\n' for k, v in settings.items())
+    path = os.path.join(directory, "x.cfg")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text.replace("testbed = {\n", "testbed = {\n" + lines))
+    return path
+
+
+def bace(directory, *args):
+    return subprocess.run([os.path.join(directory, "bace"), "--store", os.path.join(directory, "x.db"), "--json", *args],
+                          capture_output=True, text=True, check=False, timeout=240)
+
+
+def attempt(original, programs, nccl):
+    with tempfile.TemporaryDirectory(prefix="bace-nccl-test-") as directory:
+        install(directory, programs, nccl)
+        os.chmod(directory, 0o755)
+        run = bace(directory, "run", experiment(original, directory, transport="nccl"))
+        if run.returncode == 3:
+            print(f"skipped: {run.stderr.strip().splitlines()[-1]}")
+            sys.exit(77)
+        if run.returncode != 0:
+            return f"status {run.returncode}: {run.stderr[-2000:]}"
+        rows = json.loads(run.stdout)["placements"]
+        assert any(">" in r["placement"] for r in rows), "no placement crossed a link"
+        for r in rows:
+            assert r["valid"] and r["n_steps"] > 0, r
+            print(f"{r['placement']}: {r['measured_median_s'] / r['event_sim_s'] - 1:+.1%} against the event simulation")
+    return None
+
+
+def without(original, programs):
+    """Programs without bace-worker-nccl."""
+    with tempfile.TemporaryDirectory(prefix="bace-nccl-test-") as directory:
+        install(directory, programs, None)
+        os.chmod(directory, 0o755)
+        run = bace(directory, "run", experiment(original, directory, transport="nccl"))
+        assert run.returncode == 1, (run.returncode, run.stderr[-2000:])
+        text = run.stdout + run.stderr
+        assert "bace-worker-nccl is not in" in text and "built without CUDA and NCCL" in text, text[-2000:]
+
+
+def refused(original, programs):
+    with tempfile.TemporaryDirectory(prefix="bace-nccl-test-") as directory:
+        install(directory, programs, None)
+        run = bace(directory, "check", experiment(original, directory, transport="nccl", ranks="region"))
+        assert run.returncode == 2, run
+        assert 'must be "tcp" with ranks = "region"' in json.loads(run.stdout)["errors"][0]["message"], run
+        run = bace(directory, "check", experiment(original, directory, compute="gpu"))
+        assert run.returncode == 2 and '"timed"' in json.loads(run.stdout)["errors"][0]["message"], run
+
+
+def main():
+    original, nccl, library = sys.argv[1], sys.argv[6], sys.argv[7]
+    programs = sys.argv[2:6]
+    os.environ["LD_LIBRARY_PATH"] = os.path.dirname(library)
+    os.environ["BACE_PROFILES"] = os.path.dirname(os.path.dirname(os.path.abspath(original)))
+    refused(original, programs)
+    for _ in range(TRIES):
+        why = attempt(original, programs, nccl)
+        if not why or not any(b in why for b in BUSY):
+            break
+        print("again:", why)
+    if why:
+        print(why)
+        return 1
+    without(original, programs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
