@@ -1,1 +1,192 @@
-int main(void) { return 0; }
+/*
+ * How exact links are and what the delay line carries: judged by iperf3, ping
+ * and a numbered UDP stream. usage: bench-shaper-links [nfqueue|netem]
+ */
+#include "tests/netns/shaper/support.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first. */
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/bench/shaper/table.h"
+
+#define FRAMING (1514.0 / 1448)	/* TCP with timestamps, MTU 1500 */
+#define ROUNDS 3
+
+static struct shaperd_client *client;
+
+static void plan(const struct shape_spec *s)
+{
+	struct bace_err e;
+
+	if (shaperd_plan(client, s, &e))
+		fail_msg("%s", e.msg);
+}
+
+/* The receiver's own intervals, without the first second: no slow start, and
+ * nothing that only stood in a buffer when the flow ended. */
+static double steady_bps(int seconds)
+{
+	json_t *root, *interval;
+	double bytes = 0, s = 0;
+	char *out;
+	size_t k;
+
+	sh("ip netns exec a iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.3");
+	out = sh_output("ip netns exec b iperf3 -J --get-server-output -C cubic -t %d -c " ADDR_A, seconds);
+	root = json_loads(out, 0, NULL);
+	json_array_foreach(json_object_get(json_object_get(root, "server_output_json"), "intervals"), k, interval) {
+		const json_t *sum = json_object_get(interval, "sum");
+
+		if (json_number_value(json_object_get(sum, "start")) < 1 ||
+		    json_number_value(json_object_get(sum, "end")) > seconds)
+			continue;
+		bytes += json_number_value(json_object_get(sum, "bytes"));
+		s += json_number_value(json_object_get(sum, "seconds"));
+	}
+	json_decref(root);
+	free(out);
+	return s > 0 ? bytes * 8 / s * FRAMING : 0;
+}
+
+static void rates(void)
+{
+	static const struct {
+		uint64_t bps;
+		const char *what, *asked;
+	} rows[] = {
+		{ 1000000, "TCP at 1 Mbit/s (set rate)", "1 +- 0.01" },
+		{ 10000000, "TCP at 10 Mbit/s (set rate)", "1 +- 0.005" },
+		{ 100000000, "TCP at 100 Mbit/s (set rate)", "1 +- 0.005" },
+		{ 1000000000, "TCP at 1 Gbit/s (set rate)", "1 +- 0.005" },
+		{ 2000000000, "TCP at 2 Gbit/s (set rate)", "1 +- 0.005" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct shape_link l;
+		struct shape_spec s = spec_to_a(&l, rows[i].bps, 0);
+		double v[ROUNDS];
+
+		l.rtt_ns = 2000000;
+		plan(&s);
+		for (int k = 0; k < ROUNDS; k++)
+			v[k] = steady_bps(4) / 1e6;
+		table_row(rows[i].what, "Mbit/s", median(v, ROUNDS), (double)rows[i].bps / 1e6, rows[i].asked);
+	}
+}
+
+/* Packets of 1042 bytes at three times the rate, first to last arrival. */
+static void message(uint64_t rate_bps, double bytes, const char *what)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, rate_bps, 0);
+	double v[5], seconds = bytes * 8 / (3.0 * (double)rate_bps), n = 0;
+
+	l.buffer_bytes = 4000000;
+	plan(&s);
+	for (int k = 0; k < 5; k++) {
+		struct udp_result r = udp_stream("b", "a", ADDR_A, 3.0 * (double)rate_bps, seconds, NULL, NULL);
+
+		n = (double)r.received;
+		v[k] = (n - 1) * 8e6 / r.bps;
+	}
+	table_row(what, "ms", median(v, 5), n * 1042 * 8e3 / (double)rate_bps, "1 +- 0.02");
+}
+
+static void round_trips(void)
+{
+	static const double latencies_ms[] = { 1, 5, 20, 77, 300 };
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 1000000000, 0);
+	double path;
+
+	plan(&s);
+	path = ping("b", ADDR_A, 50, 20).median_ms;
+	for (size_t i = 0; i < ARRAY_LEN(latencies_ms); i++) {
+		char what[64];
+
+		l.latency_ns = (int64_t)(latencies_ms[i] * 1e6);
+		plan(&s);
+		snprintf(what, sizeof(what), "RTT - path (%.3f ms), %g ms asked", path, latencies_ms[i]);
+		table_row(what, "ms", ping("b", ADDR_A, 30, 30).median_ms - path, latencies_ms[i], "1 % + 0.5 ms");
+	}
+}
+
+static void delay_line(void)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 0, 20000000);
+	double free_bps[ROUNDS], held_bps[ROUNDS];
+
+	l.reverse_rate_bps = 20000000000;
+	for (int i = 0; i < ROUNDS; i++) {
+		shaperd_clear(client, NULL);
+		free_bps[i] = iperf3_tcp("a", "b", ADDR_B, 3, "-O 1 -C cubic") / 1e9;
+		plan(&s);
+		held_bps[i] = iperf3_tcp("a", "b", ADDR_B, 4, "-O 2 -C cubic") / 1e9;
+	}
+	table_row("20 ms delay, TCP (unshaped veth)", "Gbit/s", median(held_bps, ROUNDS), median(free_bps, ROUNDS),
+		  ">= 5 or >= 0.4");
+}
+
+static void trace(void)
+{
+	struct shape_trace_point v[2] = { { 0, { .set = SHAPE_SET_RATE, .rate_bps = 20000000 } },
+					  { 100000000, { .set = SHAPE_SET_RATE, .rate_bps = 40000000 } } };
+	const struct shape_trace t = { .n = 2, .v = v, .period_ns = 200000000 };
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 20000000, 0);
+	struct shape_stats st;
+	struct bace_err e;
+
+	plan(&s);
+	if (shaperd_trace(client, 1, &t, true, 0, &e))
+		fail_msg("%s", e.msg);
+	sleep(10);
+	if (shaperd_stats(client, &st, &e))
+		fail_msg("%s", e.msg);
+	table_row("trace, 10 changes/s: p99 of lateness", "ms", (double)st.trace_late_p99_ns / 1e6, 0, "<= 2 ms");
+	shape_stats_free(&st);
+}
+
+static void bench(void **state)
+{
+	struct bace_err e;
+	pid_t daemon;
+
+	network_up();
+	daemon = shaperd_start("g", "");
+	if (shaperd_connect(SOCKET, &client, &e))
+		fail_msg("%s", e.msg);
+	table_head("links: medians, one run; peer: the ideal");
+	rates();
+	message(10000000, 250000, "250 kB at 10 Mbit/s");
+	message(100000000, 500000, "500 kB at 100 Mbit/s");
+	round_trips();
+	delay_line();
+	trace();
+	CLEANUP_FREE char *kb = sh_output("sed -n 's/^VmHWM: *\\([0-9]*\\) kB/\\1/p' /proc/%d/status", daemon);
+	table_row("bace-shaperd, most memory", "MiB", strtod(kb, NULL) / 1024, 0, "<= 64 MiB");
+	shaperd_close(client);
+	shaperd_stop(daemon, SIGTERM);
+}
+
+static int body(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(bench) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	return sandbox_main(argc, argv, body);
+}
