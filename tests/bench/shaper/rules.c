@@ -183,7 +183,7 @@ static void many_prefixes(void)
 
 static void memory(void)
 {
-	CLEANUP_FREE char *kb = sh_output("sed -n 's/^VmHWM: *\\([0-9]*\\) kB/\\1/p' /proc/%d/status", daemon_pid);
+	CLEANUP_FREE char *kb = sh_output("awk '/^VmHWM/ { print $2 }' /proc/%d/status", daemon_pid);
 
 	table_row("bace-shaperd, most memory, 10,000 links", "MiB", strtod(kb, NULL) / 1024, 0, "<= 64 MiB");
 }
