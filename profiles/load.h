@@ -86,6 +86,10 @@ void load_policies(config_setting_t *list, struct experiment *e);
 void load_view(config_setting_t *group, struct view_spec *out);
 void load_testbed(config_setting_t *group, struct testbed_spec *out);
 
+/* The path of the profile named on the command line, if it can be read; NULL
+ * with a diagnostic otherwise. malloc'd. */
+char *load_find_top(struct cfg_loader *l, const char *kind, const char *name);
+
 /* One element of a list; false if it could not be kept. */
 typedef bool (*load_entry_fn)(config_setting_t *s, void *arg);
 

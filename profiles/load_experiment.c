@@ -132,7 +132,7 @@ static void load_root(struct cfg_loader *l, config_setting_t *root, struct exper
 }
 
 /* The path of what was asked for on the command line; a wrong one is bad input. */
-static char *find_top(struct cfg_loader *l, const char *kind, const char *name)
+char *load_find_top(struct cfg_loader *l, const char *kind, const char *name)
 {
 	char *path = cfg_resolve(kind, name, NULL);
 	CLEANUP_FREE char *text = NULL;
@@ -164,7 +164,7 @@ int experiment_load(const char *path, struct experiment *out, struct bace_diags 
 	int rc;
 
 	set_defaults(out);
-	out->path = find_top(&l, "experiments", path);
+	out->path = load_find_top(&l, "experiments", path);
 	if (out->path) {
 		const char *top = l.bundle.n ? l.bundle.v[0].path : out->path;
 
@@ -210,7 +210,7 @@ int cluster_load(const char *name_or_path, struct cluster *out, struct bace_diag
 	int rc;
 
 	*out = (struct cluster){ 0 };
-	CLEANUP_FREE char *path = find_top(&l, "clusters", name_or_path);
+	CLEANUP_FREE char *path = load_find_top(&l, "clusters", name_or_path);
 	if (path)
 		load_cluster(&l, l.bundle.n ? l.bundle.v[0].path : path, out);
 	rc = cfg_loader_status(&l, since, err);

@@ -40,6 +40,11 @@ const char *const backend_names[] = {
 	[BACKEND_NFQUEUE] = "nfqueue", [BACKEND_UML] = "uml", NULL,
 };
 
+const char *const shape_mode_names[] = { [SHAPE_GATEWAY] = "gateway", [SHAPE_HOST] = "host", NULL };
+const char *const shape_delay_names[] = {
+	[SHAPE_DELAY_AUTO] = "auto", [SHAPE_DELAY_NETEM] = "netem", [SHAPE_DELAY_NFQUEUE] = "nfqueue", NULL,
+};
+
 const char *schedule_name(enum schedule_kind s)
 {
 	return schedule_names[s];

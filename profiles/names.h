@@ -14,5 +14,7 @@ extern const char *const noise_names[];
 extern const char *const rank_names[];
 extern const char *const wan_names[];
 extern const char *const backend_names[];
+extern const char *const shape_mode_names[];
+extern const char *const shape_delay_names[];
 
 #endif

@@ -290,6 +290,61 @@ int shape_prefix_cmp(const struct shape_prefix *a, const struct shape_prefix *b)
 bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uint8_t *addr);
 
 #define SOCKETS_PER_HOP_MAX 16
+/* ---- shapes: what is done to the links of a group of hosts, by hand ---- */
+#define SHAPE_PREFIXES_MAX 4
+#define SHAPE_REGIONS_MAX 16384	/* one class each on an interface */
+
+enum shape_mode { SHAPE_GATEWAY, SHAPE_HOST };
+enum shape_delay { SHAPE_DELAY_AUTO, SHAPE_DELAY_NETEM, SHAPE_DELAY_NFQUEUE };
+enum buffer_kind { BUFFER_COMPUTED, BUFFER_BYTES, BUFFER_SECONDS, BUFFER_BDP };
+
+struct shape_region {
+	char name[NAME_LEN];
+	int n_prefixes;
+	struct shape_prefix prefixes[SHAPE_PREFIXES_MAX];
+	char probe[64];			/* address at which `bace shape respond' answers; "": none */
+};
+
+/* A host that shapes: a region's gateway, or every host of it. */
+struct shape_host {
+	char name[NAME_LEN];		/* "": the file is for whatever host reads it */
+	int region;
+	char egress[16];		/* towards the other regions */
+	char ingress[16];		/* towards this region's hosts; in host mode the egress */
+};
+
+/* A directed path, with all that is done to it. */
+struct shape_path {
+	int from, to;			/* regions */
+	struct link link;		/* rate 0: not limited; its buffer is below */
+	struct shape_impair impair;
+	enum buffer_kind buffer;
+	double buffer_value;		/* bytes, seconds at the rate, or BDPs */
+	uint64_t message_bytes;		/* largest message on it, for the buffer; 0: unknown */
+	int64_t own_latency_ns;		/* of the path before it is shaped; counts towards the latency */
+	int line;			/* in the shape file; 0: from the cluster or links file */
+};
+
+struct shape_file {
+	char name[NAME_LEN];
+	char *path;
+	enum shape_mode mode;
+	enum shape_delay delay;
+	unsigned mtu;
+	uint64_t gso_max_bytes;		/* set on the egress; 0: left as it is */
+	int n_regions, n_hosts, n_paths;
+	struct shape_region *regions;
+	struct shape_host *hosts;
+	struct shape_path *paths;	/* by (from, to) */
+};
+
+/* As experiment_load. */
+int shape_file_load(const char *name_or_path, struct shape_file *out, struct bace_diags *diags,
+		    struct bace_err *err);
+void shape_file_free(struct shape_file *f);
+/* NULL: there is no such path. */
+const struct shape_path *shape_file_path(const struct shape_file *f, int from, int to);
+
 #define K_LIMIT_MAX 65536
 #define REGIONS_MAX 200		/* a lab numbers them in one byte of an address */
 
