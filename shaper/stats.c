@@ -9,11 +9,6 @@
 
 #include "shaper/delay/line.h"
 
-struct counters {
-	uint64_t bytes, packets;
-	uint32_t drops, backlog;
-};
-
 struct reader {
 	int ifindex;
 	bool delay_side;
@@ -21,7 +16,7 @@ struct reader {
 	struct shape_stats *out;
 };
 
-static int parse_counters(const struct nlmsghdr *nlh, struct counters *c)
+int stats_parse(const struct nlmsghdr *nlh, struct stats_counters *c)
 {
 	const struct nlattr *tb[TCA_MAX + 1], *st[TCA_STATS_MAX + 1];
 	struct gnet_stats_basic basic;
@@ -62,7 +57,7 @@ static struct shape_stat *slot(const struct reader *r, uint32_t minor)
 static int on_class(const struct nlmsghdr *nlh, void *arg)
 {
 	struct reader *r = arg;
-	struct counters c;
+	struct stats_counters c;
 	struct shape_stat *st;
 	struct tcobj o;
 	int rc = kernel_parse_tc(nlh, r->ifindex, &o);
@@ -72,7 +67,7 @@ static int on_class(const struct nlmsghdr *nlh, void *arg)
 	if (o.kind != &kind_htb_class || TC_H_MAJ(o.handle) >> 16 != SHAPE_HANDLE_MAJOR ||
 	    !(st = slot(r, TC_H_MIN(o.handle))))
 		return 0;
-	rc = parse_counters(nlh, &c);
+	rc = stats_parse(nlh, &c);
 	if (rc)
 		return rc;
 	if (r->delay_side) {
@@ -91,7 +86,7 @@ static int on_class(const struct nlmsghdr *nlh, void *arg)
 static int on_netem(const struct nlmsghdr *nlh, void *arg)
 {
 	struct reader *r = arg;
-	struct counters c;
+	struct stats_counters c;
 	struct shape_stat *st;
 	struct tcobj o;
 	int rc = kernel_parse_tc(nlh, r->ifindex, &o);
@@ -101,7 +96,7 @@ static int on_netem(const struct nlmsghdr *nlh, void *arg)
 	if (o.kind != &kind_netem || TC_H_MAJ(o.parent) >> 16 != SHAPE_HANDLE_MAJOR ||
 	    !(st = slot(r, TC_H_MIN(o.parent))))
 		return 0;
-	rc = parse_counters(nlh, &c);
+	rc = stats_parse(nlh, &c);
 	if (rc)
 		return rc;
 	st->latency_ns = o.u.netem.latency_ns;

@@ -30,6 +30,7 @@ static const struct command *const commands[] = {
 	&cmd_store,
 	&cmd_doctor,
 	&cmd_keygen,
+	&cmd_shape,
 	&cmd_lab_inner,
 	&cmd_lab_uml,
 	&cmd_lab_guest,

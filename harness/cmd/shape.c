@@ -1,0 +1,117 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/cmd/shape.h"
+
+static const struct command *const subcommands[] = {
+	&cmd_shape_plan, &cmd_shape_apply, &cmd_shape_show, &cmd_shape_diff, &cmd_shape_clear,
+};
+
+/* ---- shared by the subcommands ---- */
+int shape_exit(const struct bace_err *e)
+{
+	switch (e->errnum) {
+	case EINVAL:
+	case ENODEV:
+	case ENETDOWN:
+	case EEXIST:
+	case ENOTSUP:
+	case ENOENT:
+		return BACE_EXIT_INPUT;
+	case EPERM:
+	case EACCES:
+		return BACE_EXIT_ENV;
+	default:
+		return BACE_EXIT_FAILED;
+	}
+}
+
+void shape_print_json(json_t *j)
+{
+	json_dumpf(j, stdout, JSON_INDENT(1));
+	putchar('\n');
+	json_decref(j);
+}
+
+static int no_backend(const struct command *c, const struct shape_input *in)
+{
+	char hint[400];
+
+	shape_module_hint("sch_netem", hint, sizeof(hint));
+	return cmd_error(c, BACE_EXIT_ENV, "no way to delay packets: %s; %s", in->why, hint);
+}
+
+int shape_input_read(const struct command *c, const char *file, const char *host, bool offline, struct shape_input *in)
+{
+	struct bace_diags d = { 0 };
+	struct bace_err e = { 0 };
+	int rc = shape_file_load(file, &in->file, &d, &e);
+
+	if (rc) {
+		if (d.n)
+			bace_diags_print(&d, stderr);
+		bace_diags_free(&d);
+		return d.n || rc == -EINVAL ? BACE_EXIT_INPUT : cmd_error(c, BACE_EXIT_FAILED, "%s", e.msg);
+	}
+	bace_diags_free(&d);
+	rc = shape_find_host(&in->file, host, &in->host, &e);
+	if (!rc) {
+		enum delay_kind delay = shape_choose_delay(&in->file, in->host, &in->why);
+
+		rc = shape_spec_of(&in->file, in->host, delay == DELAY_NONE ? DELAY_NETEM : delay, &in->spec, &e);
+		if (!rc && delay == DELAY_NONE && !offline)
+			rc = no_backend(c, in);
+	}
+	if (!rc)
+		rc = shape_check(&in->spec, &e);
+	if (!rc && !offline)
+		rc = shape_check_interfaces(&in->spec, &e);
+	if (rc > 0)
+		return rc;
+	return rc ? cmd_error(c, shape_exit(&e), "%s", e.msg) : BACE_EXIT_OK;
+}
+
+void shape_input_free(struct shape_input *in)
+{
+	free(in->spec.links);
+	shape_file_free(&in->file);
+}
+
+/* ---- the table ---- */
+static void help(FILE *to)
+{
+	fprintf(to, "usage: %s\n\n", cmd_shape.usage);
+	for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
+		fprintf(to, "  %-9s %s\n", subcommands[i]->name + strlen("shape "), subcommands[i]->summary);
+	fputs("\n`bace shape SUBCOMMAND --help` says more about one.\n", to);
+}
+
+static int run(const struct cmd_globals *g, int argc, char **argv)
+{
+	const char *names[ARRAY_LEN(subcommands)], *near;
+
+	if (argc < 2) {
+		help(stderr);
+		return BACE_EXIT_INPUT;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+		help(stdout);
+		return BACE_EXIT_OK;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(subcommands); i++) {
+		names[i] = subcommands[i]->name + strlen("shape ");
+		if (!strcmp(argv[1], names[i]))
+			return subcommands[i]->run(g, argc - 1, argv + 1);
+	}
+	near = bace_nearest(argv[1], names, ARRAY_LEN(subcommands));
+	return cmd_misuse(&cmd_shape, "no subcommand `%s'%s%s%s", argv[1], near ? "; did you mean `" : "",
+			  near ? near : "", near ? "'?" : "");
+}
+
+const struct command cmd_shape = {
+	.name = "shape",
+	.summary = "make this host's links look like links between regions, and put them back",
+	.usage = "bace shape SUBCOMMAND ...",
+	.run = run,
+};

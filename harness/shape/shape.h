@@ -1,0 +1,102 @@
+/*
+ * harness/shape: what the `bace shape` commands are made of: from a shape file
+ * and a host's name to a spec; in words; preflight; probes and their verdicts;
+ * the process that holds the lease.
+ */
+#ifndef BACE_HARNESS_SHAPE_H
+#define BACE_HARNESS_SHAPE_H
+
+#include <jansson.h>
+
+#include "shaper/inspect.h"
+
+/* ---- from file to spec ---- */
+
+/* Index of the host of this name (NULL: this machine's, or the only one). */
+int shape_find_host(const struct shape_file *f, const char *name, int *host, struct bace_err *e);
+/* What that host does: a link towards every other region with a path either
+ * way. `delay` must not be AUTO's meaning: shape_choose_delay. Links: free(). */
+int shape_spec_of(const struct shape_file *f, int host, enum delay_kind delay, struct shape_spec *out,
+		  struct bace_err *e);
+/* The delay backend for this file on this machine, and why (static string). */
+enum delay_kind shape_choose_delay(const struct shape_file *f, int host, const char **why);
+
+/* ---- in words ---- */
+json_t *shape_plan_json(const struct shape_file *f, int host, const struct shape_spec *s, const char *why);
+int shape_plan_text(const struct shape_file *f, int host, const struct shape_spec *s, const char *why,
+		    struct bace_buf *out);
+/* What the kernel shows; names from `f` (may be NULL). `held`: the holder's
+ * answer (may be NULL). */
+json_t *shape_show_json(const struct shape_seen *seen, const struct shape_file *f, const json_t *held);
+int shape_show_text(const struct shape_seen *seen, const struct shape_file *f, const json_t *held,
+		    struct bace_buf *out);
+
+/* ---- preflight: what may surprise, one line each ---- */
+struct shape_notes {
+	size_t n, cap;
+	char **v;			/* owned */
+};
+void shape_preflight(const struct shape_spec *s, struct shape_notes *out);
+/* "; Debian package ..." for modules that are missing. */
+void shape_module_hint(const char *modules, char *buf, size_t cap);
+void shape_notes_free(struct shape_notes *n);
+
+/* ---- the holder of the lease ---- */
+struct shape_hold {
+	const char *self;		/* path of bace: bace-shaperd stands beside it */
+	const char *socket;		/* of a running bace-shaperd; NULL: find it, or start one */
+	double for_s;			/* revert after; 0: at the end of the process */
+	bool detach;
+	bool allow_control_interface, replace_foreign;
+};
+
+/* Applies and holds: returns when it was reverted, or at once in the parent of a
+ * detached holder, or when the holder there was took the new spec. `said` is
+ * called once, when it is applied, with how many kernel objects changed. */
+int shape_hold(const struct shape_hold *h, const struct shape_spec *s, void (*said)(void *arg, const char *how, int changes),
+	       void *arg, struct bace_err *e);
+/* Asks the holder in this network namespace. -ENOENT: there is none. */
+int shape_held(json_t **out, struct bace_err *e);
+/* Ends the holder, or what a dead one left; *how says which (static string). */
+int shape_release(const char *self, const char **how, struct bace_err *e);
+
+/* ---- probes ---- */
+#define SHAPE_PORT 7411
+
+/* Answers probes until a signal. */
+int shape_respond(const char *addr, int port, bool quiet, struct bace_err *e);
+
+struct shape_interval {
+	double value, low, high;	/* 95 % */
+};
+
+struct shape_probe {
+	const char *addr;
+	int port;
+	int rtt_samples;
+	int connections;
+	double seconds;			/* of goodput, each direction; 0: none */
+	double udp_bps[2];		/* payload, forward and reverse; 0: none */
+	double udp_seconds;
+};
+
+struct shape_measured {
+	int rtt_sent, rtt_received;
+	double rtt_min_s, rtt_p99_s;
+	struct shape_interval rtt_median_s;
+	struct shape_interval goodput_bps[2];	/* forward, reverse; of intervals of 100 ms */
+	uint64_t udp_sent[2], udp_received[2], udp_reordered[2];
+};
+
+int shape_probe_run(const struct shape_probe *p, struct shape_measured *out, struct bace_err *e);
+int shape_probe_rtt(const struct shape_probe *p, struct shape_measured *out, struct bace_err *e);
+
+/* ---- verdicts (pure) ---- */
+double shape_planned_loss(const struct shape_path *p);
+/* Two-sided 99 % interval of the loss of n packets of which k were lost, wider
+ * where losses come in bursts. */
+struct shape_interval shape_loss_interval(const struct shape_path *p, uint64_t sent, uint64_t received);
+struct shape_interval shape_median_interval(double *v, int n);	/* sorts */
+struct shape_interval shape_mean_interval(const double *v, int n);
+
+#endif
