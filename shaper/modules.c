@@ -1,6 +1,7 @@
 /* Which kernel modules plans need and this kernel lacks: tried, never guessed. */
 #include <errno.h>
 #include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
 #include <linux/pkt_sched.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -35,7 +36,7 @@ static int lacks_here(enum delay_kind delay)
 				    .u.fifo.limit = 10000 };
 	const struct tcobj netem = { .parent = TC_H_ROOT, .handle = 3u << 16, .kind = &kind_netem, .kind_name = "netem",
 				     .u.netem = { .latency_ns = 1000000, .limit_pkts = 1000 } };
-	const struct tcobj u32 = { .type = TCOBJ_FILTER, .parent = 1u << 16, .handle = 1, .prio = 1, .protocol = ETH_P_IP,
+	const struct tcobj u32 = { .type = TCOBJ_FILTER, .parent = 1u << 16, .handle = TC_U32_ROOT | 1, .prio = 1, .protocol = ETH_P_IP,
 				   .kind = &kind_u32, .kind_name = "u32",
 				   .u.u32 = { .classid = 1u << 16 | 1, .n_keys = 1, .keys = { { .off = 16 } } } };
 	struct netlink nl;

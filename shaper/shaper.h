@@ -19,7 +19,6 @@
 #define SHAPE_MINOR_DEFAULT 0x1		/* unshaped */
 #define SHAPE_MINOR_BASE 0x10		/* class minor = region index + this */
 
-#define SHAPE_PREFIXES_MAX 16	/* of one region: hosts without a common prefix, both families */
 
 /* One remote region as this host sees it. */
 struct shape_link {

@@ -1,5 +1,6 @@
 /* Finding, starting and ending bace-shaperd. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,9 +109,15 @@ static int check_may_shape(struct bace_err *e)
 }
 
 /* Ctrl-C is for us alone: the lease is given back in order. */
-static void become_daemon(pid_t parent, const char *path, char *const *argv)
+static void become_daemon(pid_t parent, const char *path, char *const *argv, int log_fd)
 {
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	sigset_t none;
+
+	/* Nobody's pipe or terminal is held open by it. */
+	dup2(null, 0);
+	dup2(log_fd, 1);
+	dup2(log_fd, 2);
 
 	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -122,7 +129,17 @@ static void become_daemon(pid_t parent, const char *path, char *const *argv)
 	_exit(127);
 }
 
-static int wait_for_socket(pid_t pid, const char *socket_path, struct bace_err *e)
+static int did_not_start(const char *log_path, struct bace_err *e)
+{
+	CLEANUP_FREE char *text = NULL;
+	size_t n;
+
+	if (bace_read_file(log_path, 65536, &text, &n, NULL) || !n)
+		return bace_fail(e, EIO, "bace-shaperd did not start");
+	return bace_fail(e, EIO, "bace-shaperd did not start: %.*s", (int)strcspn(text, "\n"), text);
+}
+
+static int wait_for_socket(pid_t pid, const char *socket_path, const char *log_path, struct bace_err *e)
 {
 	int status;
 
@@ -130,7 +147,7 @@ static int wait_for_socket(pid_t pid, const char *socket_path, struct bace_err *
 		if (!access(socket_path, F_OK))
 			return 0;
 		if (waitpid(pid, &status, WNOHANG) == pid)
-			return bace_fail(e, EIO, "bace-shaperd did not start: its own words are above");
+			return did_not_start(log_path, e);
 		usleep(5000);
 	}
 	daemon_stop(pid);
@@ -139,7 +156,8 @@ static int wait_for_socket(pid_t pid, const char *socket_path, struct bace_err *
 
 int daemon_start(const char *self, pid_t *pid, char *socket_path, size_t cap, struct bace_err *e)
 {
-	char path[512], state[300];
+	char path[512], state[300], log_path[400];
+	CLEANUP_CLOSE int log_fd = -1;
 	pid_t me = getpid();
 	int rc = check_may_shape(e);
 
@@ -151,6 +169,10 @@ int daemon_start(const char *self, pid_t *pid, char *socket_path, size_t cap, st
 		return rc;
 	snprintf(socket_path, cap, "%s/shaperd.sock", state);
 	unlink(socket_path);
+	snprintf(log_path, sizeof(log_path), "%s/shaperd.log", state);
+	log_fd = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (log_fd < 0)
+		return bace_fail_errno(e, errno, "write %s", log_path);
 	char *const argv[] = { path, "--socket", socket_path, "--state", state, "--guard", "yes", "--lease-timeout", LEASE_S,
 			       "-q", NULL };
 
@@ -158,8 +180,8 @@ int daemon_start(const char *self, pid_t *pid, char *socket_path, size_t cap, st
 	if (*pid < 0)
 		return bace_fail_errno(e, errno, "start bace-shaperd");
 	if (!*pid)
-		become_daemon(me, path, argv);
-	return wait_for_socket(*pid, socket_path, e);
+		become_daemon(me, path, argv, log_fd);
+	return wait_for_socket(*pid, socket_path, log_path, e);
 }
 
 void daemon_stop(pid_t pid)
@@ -169,6 +191,18 @@ void daemon_stop(pid_t pid)
 	kill(pid, SIGTERM);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
+}
+
+void daemon_forget_state(void)
+{
+	char state[300], log_path[400];
+
+	if (daemon_state_dir(state, sizeof(state), NULL))
+		return;
+	snprintf(log_path, sizeof(log_path), "%s/shaperd.log", state);
+	unlink(log_path);
+	/* A journal in it keeps it. */
+	rmdir(state);
 }
 
 int daemon_clear(const char *self, struct bace_err *e)
@@ -192,6 +226,6 @@ int daemon_clear(const char *self, struct bace_err *e)
 	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	rmdir(state);
+	daemon_forget_state();
 	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : bace_fail(e, EIO, "not everything could be put back: the words are above");
 }

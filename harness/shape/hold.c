@@ -86,9 +86,10 @@ static json_t *answer_show(struct holder *h)
 		json_array_append_new(links, json_pack("{s:s,s:i,s:I,s:I,s:I}", "region", h->spec.links[i].name, "index",
 			(int)h->spec.links[i].region, "latency_ns", (json_int_t)st.v[i].latency_ns, "delay_packets",
 			(json_int_t)st.v[i].delay_packets, "delay_drops", (json_int_t)st.v[i].delay_drops));
-	json_t *j = json_pack("{s:I,s:s,s:f,s:b,s:I,s:o}", "pid", (json_int_t)getpid(), "delay", delay_names[h->spec.delay],
+	json_t *j = json_pack("{s:I,s:s,s:f,s:b,s:I,s:I,s:o}", "pid", (json_int_t)getpid(), "delay", delay_names[h->spec.delay],
 			      "left_s", h->until_ns ? (double)(h->until_ns - bace_mono_ns()) / 1e9 : 0.0, "delay_alive",
-			      st.delay_alive, "lateness_p99_ns", (json_int_t)st.lateness_p99_ns, "links", links);
+			      st.delay_alive, "lateness_p99_ns", (json_int_t)st.lateness_p99_ns, "drift_repairs",
+			      (json_int_t)st.drift_repairs, "links", links);
 
 	shape_stats_free(&st);
 	return j;
@@ -168,13 +169,12 @@ static int keep(struct holder *h, struct bace_err *e)
 static int let_go(struct holder *h, int rc, struct bace_err *e)
 {
 	struct bace_err second = { 0 };
-	char state[300];
 	int rc_clear = h->client && rc != -EIO ? shaperd_clear(h->client, rc ? &second : e) : 0;
 
 	shaperd_close(h->client);
 	daemon_stop(h->daemon);
-	if (h->daemon > 0 && !daemon_state_dir(state, sizeof(state), NULL))
-		rmdir(state);
+	if (h->daemon > 0)
+		daemon_forget_state();
 	if (h->clear_fd >= 0)
 		holder_answer(h->clear_fd, rc_clear ? refusal(rc ? &second : e) : json_pack("{s:b}", "cleared", 1));
 	bace_cleanup_close(&h->clear_fd);

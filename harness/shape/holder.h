@@ -21,6 +21,8 @@ int daemon_path(const char *self, char *buf, size_t cap, struct bace_err *e);
 /* Starts one that ends with this process; *socket is where it listens. */
 int daemon_start(const char *self, pid_t *pid, char *socket, size_t cap, struct bace_err *e);
 void daemon_stop(pid_t pid);
+/* Removes the state directory, unless a journal is in it. */
+void daemon_forget_state(void);
 /* `bace-shaperd --clear`. */
 int daemon_clear(const char *self, struct bace_err *e);
 

@@ -209,6 +209,11 @@ static int held_text(const json_t *held, struct bace_buf *b)
 	int rc = bace_buf_addf(b, "held by process %lld%s%s\n", json_integer_value(json_object_get(held, "pid")),
 			       left > 0 ? ", reverts in " : "", left > 0 ? bace_fmt_time(t, left) : "");
 
+	json_int_t repairs = json_integer_value(json_object_get(held, "drift_repairs"));
+
+	if (!rc && repairs)
+		rc = bace_buf_addf(b, "  somebody else changed it %lld time%s, and it was put back\n", repairs,
+				   repairs == 1 ? "" : "s");
 	if (strcmp(json_string_value(json_object_get(held, "delay")), "nfqueue"))
 		return rc;
 	json_array_foreach(links, i, l)

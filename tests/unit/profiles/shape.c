@@ -76,7 +76,7 @@ static const struct broken broken[] = {
 	    { 3, "key `regions[1].probe' = \"10.17.0.10\": must be within a prefix of its region" } } },
 	{ "10.17.0.0/16", "10.17.0.1/16", { { 3, "has bits beyond its length" } } },
 	{ "\"10.17.0.0/16\"", "17", { { 3, "key `regions[1].prefixes[0]' = 17: must be a string" } } },
-	{ "[ \"10.17.0.0/16\" ]", "[ ]", { { 3, "must be an array of 1 to 4 address prefixes" } } },
+	{ "[ \"10.17.0.0/16\" ]", "[ ]", { { 3, "must be an array of 1 to 16 address prefixes" } } },
 	{ "probe = \"10.17.0.10\"", "probe = \"10.18.0.10\"", { { 3, "must be within a prefix of its region" } } },
 	{ "probe = \"10.17.0.10\"", "probe = \"hostname\"", { { 3, "must be the address of a host" } } },
 	/* hosts */

@@ -1,0 +1,104 @@
+/* What a plan promises, and how sure a measurement is. Pure. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "harness/shape/shape.h"
+
+#define Z95 1.96
+#define Z99 2.576
+
+/* netem's chain: 1 delivers, 2 delivers within a burst, 3 loses in a burst, 4
+ * loses one packet. The share of losing steps once it has settled. */
+static double four_state_loss(const double p[5])
+{
+	double p13 = p[0], p31 = p[1], p32 = p[2], p14 = p[3], p23 = p[4];
+	double s[4] = { 1, 0, 0, 0 }, sum = 0;
+	const int settle = 20000, steps = 20000;
+
+	for (int i = 0; i < settle + steps; i++) {
+		double stay3 = fmax(0, 1 - p31 - p32);
+		double next[4] = { s[0] * fmax(0, 1 - p13 - p14) + s[2] * p31 + s[3], s[1] * (1 - p23) + s[2] * p32,
+				   s[0] * p13 + s[1] * p23 + s[2] * stay3, s[0] * p14 };
+
+		if (i >= settle)
+			sum += s[0] * (p13 + p14) + s[1] * p23 + s[2] * stay3;
+		for (int k = 0; k < 4; k++)
+			s[k] = next[k];
+	}
+	return sum / steps;
+}
+
+double shape_planned_loss(const struct shape_path *p)
+{
+	const double *m = p->impair.loss_p;
+	double bad;
+
+	switch (p->impair.loss_model) {
+	case LOSS_RANDOM:
+		return p->link.loss;
+	case LOSS_GILBERT_ELLIOTT:
+		bad = m[0] + m[1] > 0 ? m[0] / (m[0] + m[1]) : 0;
+		return bad * m[2] + (1 - bad) * m[3];
+	case LOSS_4STATE:
+		return four_state_loss(m);
+	}
+	return 0;
+}
+
+/* By how much bursts reduce what n packets say: the state of one is that of the
+ * next with probability 1 - p - r. */
+static double burst_factor(const struct shape_path *p)
+{
+	double rho = p->impair.loss_model == LOSS_RANDOM ? 0 : fmax(0, 1 - p->impair.loss_p[0] - p->impair.loss_p[1]);
+
+	return fmin(1000, (1 + rho) / fmax(1e-3, 1 - rho));
+}
+
+struct shape_interval shape_loss_interval(const struct shape_path *p, uint64_t sent, uint64_t received)
+{
+	double n = (double)sent / burst_factor(p), lost = sent > received ? (double)(sent - received) : 0;
+	double x = sent ? lost / (double)sent : 0, z2 = Z99 * Z99;
+	double middle, half;
+
+	if (!(n > 0))
+		return (struct shape_interval){ 0, 0, 1 };
+	/* Wilson's: right also where nothing was lost. */
+	middle = (x + z2 / (2 * n)) / (1 + z2 / n);
+	half = Z99 / (1 + z2 / n) * sqrt(x * (1 - x) / n + z2 / (4 * n * n));
+	return (struct shape_interval){ x, fmax(0, middle - half), fmin(1, middle + half) };
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct shape_interval shape_median_interval(double *v, int n)
+{
+	double half = Z95 * sqrt(n) / 2;
+	int low = (int)floor(n / 2.0 - half), high = (int)ceil(n / 2.0 + half);
+
+	if (n <= 0)
+		return (struct shape_interval){ 0 };
+	qsort(v, (size_t)n, sizeof(*v), by_value);
+	low = low < 0 ? 0 : low;
+	high = high > n - 1 ? n - 1 : high;
+	return (struct shape_interval){ n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2, v[low], v[high] };
+}
+
+struct shape_interval shape_mean_interval(const double *v, int n)
+{
+	double sum = 0, squares = 0, mean, half;
+
+	if (n <= 0)
+		return (struct shape_interval){ 0 };
+	for (int i = 0; i < n; i++)
+		sum += v[i];
+	mean = sum / n;
+	for (int i = 0; i < n; i++)
+		squares += (v[i] - mean) * (v[i] - mean);
+	half = n > 1 ? Z95 * sqrt(squares / (n - 1) / n) : 0;
+	return (struct shape_interval){ mean, mean - half, mean + half };
+}

@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""`bace shape` as a lab engineer uses it, between two gateways and their hosts.
+
+usage: shape.py [nfqueue|netem]     netem: in User-Mode Linux (uml-run.sh)
+
+  a (10.16.0.10) -- lan0 ga wan0 -- wan0 gb lan0 -- b (10.17.0.10)     10.99.0.0/24 between
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+BACE = os.environ.get("BACE", "bace")
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+INSIDE = "BACE_SHAPE_TEST_INSIDE"
+SKIP = 77
+BACKEND = "netem" if "netem" in sys.argv[1:] else "nfqueue"
+PATIENCE_S = 60
+
+
+def run(command):
+    subprocess.run(["sh", "-ec", command], check=True)
+
+
+def output(command):
+    return subprocess.run(["sh", "-ec", command], check=True, capture_output=True, text=True).stdout
+
+
+def network():
+    run("""
+for n in a ga gb b; do ip netns add $n; ip -n $n link set lo up; done
+ip link add wan0 netns ga type veth peer name wan0 netns gb
+ip link add lan0 netns ga type veth peer name eth0 netns a
+ip link add lan0 netns gb type veth peer name eth0 netns b
+ip -n ga addr add 10.99.0.1/24 dev wan0; ip -n gb addr add 10.99.0.2/24 dev wan0
+ip -n ga addr add 10.16.0.1/16 dev lan0; ip -n a addr add 10.16.0.10/16 dev eth0
+ip -n gb addr add 10.17.0.1/16 dev lan0; ip -n b addr add 10.17.0.10/16 dev eth0
+for x in ga:wan0 ga:lan0 gb:wan0 gb:lan0 a:eth0 b:eth0; do ip -n ${x%%:*} link set ${x##*:} up; done
+ip -n a route add default via 10.16.0.1; ip -n b route add default via 10.17.0.1
+ip -n ga route add 10.17.0.0/16 via 10.99.0.2; ip -n gb route add 10.16.0.0/16 via 10.99.0.1
+for n in ga gb; do ip netns exec $n sysctl -qw net.ipv4.ip_forward=1; done
+""")
+
+
+SHAPE = """
+delay = "%s";
+regions = (
+  { name = "a"; prefixes = [ "10.16.0.0/16", "fd00:10::/32" ]; probe = "10.16.0.10"; },
+  { name = "b"; prefixes = [ "10.17.0.0/16", "fd00:11::/32" ]; probe = "10.17.0.10"; }
+);
+hosts = (
+  { name = "ga"; region = "a"; egress = "wan0"; ingress = "lan0"; },
+  { name = "gb"; region = "b"; egress = "wan0"; ingress = "lan0"; }
+);
+links = ( { from = "a"; to = "b"; both_ways = true; rate = "20mbit"; latency = "20ms"; buffer = "1.5bdp"; %s } );
+"""
+
+
+def write_shape(name, more="", change=lambda s: s):
+    path = f"/run/{name}.cfg"
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(change(SHAPE % (BACKEND, more)))
+    return path
+
+
+def shape(ns, *args, ok=0):
+    p = subprocess.run(["ip", "netns", "exec", ns, BACE, "shape", *args], capture_output=True, text=True,
+                       timeout=PATIENCE_S, check=False)
+    if ok is not None and p.returncode != ok:
+        raise AssertionError(f"bace shape {' '.join(args)}: exit {p.returncode}, not {ok}\n{p.stdout}{p.stderr}")
+    return p
+
+
+def root_qdisc(ns, dev):
+    return output(f"tc -n {ns} qdisc show dev {dev} root")
+
+
+def is_shaped(ns):
+    return "bace:" in root_qdisc(ns, "wan0") or "bace:" in root_qdisc(ns, "lan0")
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {PATIENCE_S} s: {what}")
+        time.sleep(0.05)
+
+
+def state(ns):
+    """tc state without counters and numbers that the kernel chooses."""
+    text = ""
+    for dev in ("wan0", "lan0"):
+        text += output(f"tc -n {ns} -d qdisc show dev {dev}; tc -n {ns} -d class show dev {dev} | sort;"
+                       f"tc -n {ns} -d filter show dev {dev}; tc -n {ns} -d filter show dev {dev} parent bace: 2>/dev/null || true;"
+                       f"ip -n {ns} -o link show {dev} | sed 's/.*mtu/mtu/; s/state.*//'")
+    return re.sub(r" fh 8\w+::| ht 8\w+|refcnt \d+|direct_packets_stat \d+", "", text)
+
+
+def holder(ns):
+    return json.loads(shape(ns, "show", "--json").stdout)["held"]["pid"]
+
+
+def rtt_ms():
+    times = re.findall(r"time=([\d.]+)", output("ip netns exec a ping -n -c 5 -i 0.2 10.17.0.10"))
+    return sorted(float(t) for t in times)[len(times) // 2]
+
+
+class Shape(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.before = {ns: state(ns) for ns in ("ga", "gb")}
+
+    def tearDown(self):
+        for ns in ("ga", "gb"):
+            shape(ns, "clear")
+            self.assertEqual(state(ns), self.before[ns])
+
+    def test_apply_show_diff_clear(self):
+        f = write_shape("s")
+        self.assertEqual(shape("ga", "diff", "--host", "ga", f, ok=4).stdout.count("tc "), 7 if BACKEND == "nfqueue" else 14)
+        for ns in ("ga", "gb"):
+            self.assertIn("applied: 1 link on wan0", shape(ns, "apply", "--detach", "--host", ns, f).stdout)
+            self.assertIn("as the plan says", shape(ns, "diff", "--host", ns, f).stdout)
+        self.assertGreater(rtt_ms(), 39.9)
+        # Again: nothing to do, and the same process holds it.
+        pid = holder("ga")
+        self.assertIn("updated: 1 link on wan0, 0 changes", shape("ga", "apply", "--host", "ga", f).stdout)
+        self.assertEqual(holder("ga"), pid)
+        text = shape("ga", "show").stdout
+        self.assertRegex(text, r"to b \(10.17.0.0/16, fd00:11::/32\): 20 Mbit/s, buffer 150 kB, [1-9]\d* packets")
+        shown = json.loads(shape("ga", "show", "--json").stdout)
+        to_b = [l for i in shown["interfaces"] if i["interface"] == "wan0" for l in i["links"]][0]
+        self.assertEqual((to_b["rate_bps"], to_b["buffer_bytes"], to_b["direction"]), (20000000, 150000, "to"))
+        self.assertGreaterEqual(to_b["packets"], 5)
+        # Another plan: how it differs, changed in place by one message, with the same holder.
+        other = write_shape("other", change=lambda s: s.replace("20mbit", "30mbit").replace("1.5bdp", "1bdp"))
+        differs = shape("ga", "diff", "--host", "ga", other, ok=4).stdout
+        self.assertRegex(differs, r"^b: tc class change dev wan0 .*rate 30000000bit.*\n$")
+        self.assertIn("updated: 1 link on wan0, 1 change,", shape("ga", "apply", "--host", "ga", other).stdout)
+        shape("ga", "diff", "--host", "ga", other)
+        # Somebody's hand: put back, and counted.
+        run("tc -n ga class change dev wan0 parent bace: classid bace:11 htb rate 10mbit")
+        until(lambda: shape("ga", "diff", "--host", "ga", other, ok=None).returncode == 0, "drift is repaired")
+        self.assertIn("somebody else changed it", shape("ga", "show").stdout)
+        self.assertIn("put back by the process that held it", shape("ga", "clear").stdout)
+        self.assertIn("nothing was shaped", shape("ga", "clear").stdout)
+        self.assertIn("nothing is shaped", shape("ga", "show").stdout)
+
+    def test_it_reverts_by_itself(self):
+        f = write_shape("s")
+        shape("ga", "apply", "--detach", "--for", "1s", "--host", "ga", f)
+        until(lambda: not is_shaped("ga"), "the deadline's revert")
+        # In the foreground: by Ctrl-C, in order.
+        p = subprocess.Popen(["ip", "netns", "exec", "ga", BACE, "shape", "apply", "--host", "ga", f],
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.assertIn("until Ctrl-C", p.stdout.readline())
+        self.assertTrue(is_shaped("ga"))
+        p.send_signal(signal.SIGINT)
+        self.assertEqual(p.wait(PATIENCE_S), 0)
+        p.stdout.close()
+        self.assertFalse(is_shaped("ga"))
+        # The holder dies: the lease ends with it.
+        shape("ga", "apply", "--detach", "--host", "ga", f)
+        os.kill(holder("ga"), signal.SIGKILL)
+        until(lambda: not is_shaped("ga"), "the revert after the holder's death")
+
+    def test_a_crash_is_undone_to_what_was_before(self):
+        f = write_shape("s", change=lambda s: "gso_max = \"16KiB\";" + s)
+        run("tc -n ga qdisc add dev wan0 root handle 7: htb default 1;"
+            "tc -n ga class add dev wan0 parent 7: classid 7:1 htb rate 900mbit burst 20k;"
+            "tc -n ga qdisc add dev wan0 parent 7:1 handle 70: bfifo limit 123456")
+        before = state("ga")
+        refused = shape("ga", "apply", "--detach", "--host", "ga", f, ok=2).stderr
+        self.assertIn("qdisc that somebody made (htb)", refused)
+        self.assertIn("--replace", refused)
+        self.assertEqual(state("ga"), before)
+        shape("ga", "apply", "--detach", "--replace", "--host", "ga", f)
+        self.assertTrue(is_shaped("ga"))
+        # Both at once, so that neither can tidy up.
+        pid = holder("ga")
+        daemons = output(f"ps -o pid= --ppid {pid}").split()
+        self.assertEqual(len(daemons), 1)
+        os.kill(int(daemons[0]), signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        os.kill(int(daemons[0]), signal.SIGKILL)
+        until(lambda: shape("ga", "clear", ok=None).returncode == 0, "the dead are gone")
+        self.assertEqual(state("ga"), before)
+        run("tc -n ga qdisc del dev wan0 root")
+
+    def refuses(self, what, *args, ok=2):
+        said = shape("ga", "apply", "--detach", "--host", "ga", *args, ok=ok)
+        self.assertIn(what, said.stderr)
+        self.assertNotIn("\n", re.sub(r"^note: .*\n", "", said.stderr, flags=re.M).rstrip("\n"), said.stderr)
+        self.assertEqual(state("ga"), self.before["ga"])
+        self.assertEqual(output("ps -eo args= | grep '[b]ace-shaperd' | grep -v defunct || true"), "")
+
+    def test_bad_input_changes_nothing(self):
+        for rate in ("10Gb", "25 gbps", "1e400gbit", "-5mbit", "5"):
+            self.refuses(f'= "{rate}"', write_shape("s", change=lambda s: s.replace("20mbit", rate)))
+        self.refuses("overlaps 10.16.0.0/16 of region a", write_shape(
+            "s", change=lambda s: s.replace('"10.17.0.0/16", "fd00:11::/32" ]; probe = "10.17.0.10"', '"10.16.7.0/24" ]')))
+        self.refuses("no interface `eth7' here", write_shape("s", change=lambda s: s.replace("wan0", "eth7")))
+        run("ip -n ga link add down0 type dummy 2>/dev/null || ip -n ga link add down0 type veth peer name down1")
+        self.refuses("`down0' is down", write_shape("s", change=lambda s: s.replace("wan0", "down0")))
+        run("ip -n ga link del down0")
+        run("ip -n ga route add default via 10.99.0.2")
+        self.refuses("carries the default route", write_shape("s"))
+        run("ip -n ga route del default via 10.99.0.2")
+        many = ",".join(f'{{ name = "r{i}"; prefixes = [ "10.{i >> 16}.{i >> 8 & 255}.{i & 255}/32" ]; }}' for i in range(70000))
+        self.refuses("has 70000 regions: at most 16384", write_shape(
+            "s", change=lambda s: re.sub(r"regions = \(.*?\n\);", lambda m: f"regions = ({many});", s, count=1, flags=re.S)
+            .replace('region = "a"', 'region = "r0"').replace('region = "b"', 'region = "r1"')))
+        self.assertIn("no host `nobody'", shape("ga", "plan", "--host", "nobody", write_shape("s"), ok=2).stderr)
+        if BACKEND == "nfqueue":
+            self.refuses("cannot duplicate packets", write_shape("s", "duplicate = 0.01;"))
+
+    def test_a_slave_of_a_bond_is_refused(self):
+        if subprocess.run(["ip", "-n", "ga", "link", "add", "bond0", "type", "bond"], capture_output=True, check=False).returncode:
+            if os.environ.get("BACE_IN_UML"):
+                self.fail("User-Mode Linux has bonds")
+            self.skipTest("this kernel has no bonds: the run in User-Mode Linux has")
+        run("ip -n ga link add s0 type veth peer name s1; ip -n ga link set s0 master bond0; ip -n ga link set s0 up")
+        self.refuses("is a slave of a bond", write_shape("s", change=lambda s: s.replace("wan0", "s0")))
+        run("ip -n ga link del s0; ip -n ga link del bond0")
+
+    def test_ssh_is_not_cut_off(self):
+        os.environ["SSH_CONNECTION"] = "10.17.0.10 50000 10.99.0.1 22"
+        try:
+            self.refuses("your ssh connection from 10.17.0.10", write_shape("s"))
+        finally:
+            del os.environ["SSH_CONNECTION"]
+
+    def test_tc_commands_make_the_same(self):
+        """What plan --tc prints, applied by tc, is what apply does."""
+        f = write_shape("s", "jitter = \"2ms\"; loss = 0.01;" if BACKEND == "netem" else "")
+        commands = shape("ga", "plan", "--tc", "--host", "ga", f).stdout
+        run("ip netns exec ga sh -ec '" + commands.replace("'", "") + "'")
+        by_tc = dumps("ga")
+        run("tc -n ga qdisc del dev wan0 root; tc -n ga qdisc del dev lan0 root 2>/dev/null || true")
+        shape("ga", "apply", "--detach", "--host", "ga", f)
+        self.assertEqual(dumps("ga"), by_tc)
+
+    def test_verify(self):
+        f = write_shape("s")
+        for ns in ("ga", "gb"):
+            shape(ns, "apply", "--detach", "--host", ns, f)
+        self.assertIn("bace shape respond", shape("a", "verify", "--host", "ga", "--seconds", "1", f, ok=1).stderr)
+        responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
+        try:
+            until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")
+            verdict = json.loads(shape("a", "verify", "--json", "--host", "ga", "--seconds", "3", f, ok=None).stdout or "{}")
+            bad = [c for c in verdict["checks"] if not c["ok"]]
+            # A busy machine may be late; what must never be wrong is the plan's side and what was measured.
+            self.assertEqual(verdict["checks_n"], 5)
+            by = {(c["from"], c["what"]): c for c in verdict["checks"]}
+            self.assertAlmostEqual(by["a", "RTT"]["planned"], 0.04)
+            self.assertGreaterEqual(by["a", "RTT"]["measured"], 0.0399)
+            self.assertAlmostEqual(by["a", "TCP goodput"]["planned"], 20e6 * 1448 / 1514, delta=1)
+            self.assertLess(by["a", "TCP goodput"]["measured"], 20e6 * 1448 / 1514 * 1.01)
+            self.assertEqual(by["a", "UDP loss"]["planned"], 0)
+            print("out of tolerance:", bad)
+            # Against a plan that is not what was applied: exit 4, and which.
+            other = write_shape("other", change=lambda s: s.replace("20mbit", "40mbit"))
+            p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "2", other, ok=4)
+            wrong = [(c["from"], c["what"]) for c in json.loads(p.stdout)["checks"] if not c["ok"]]
+            self.assertIn(("a", "TCP goodput"), wrong)
+        finally:
+            responder.terminate()
+            responder.wait(PATIENCE_S)
+
+
+def dumps(ns):
+    """tc -j read-backs without counters, and without what only one of the two can say."""
+    text = []
+    for dev in ("wan0", "lan0"):
+        for o in json.loads(output(f"tc -n {ns} -j -d qdisc show dev {dev}")):
+            o.pop("refcnt", None)
+            o.get("options", {}).pop("direct_packets_stat", None)
+            o.get("options", {}).pop("seed", None)
+            text.append(json.dumps(o, sort_keys=True))
+        # This tc has no JSON for classes, and rounds bursts to its own ticks.
+        text += re.sub(r"burst \d+\w*", "burst", output(f"tc -n {ns} -d class show dev {dev}")).splitlines()
+        text.append(re.sub(r" fh \w+:\w*:\w+| order \d+", "", output(f"tc -n {ns} filter show dev {dev} parent bace: 2>/dev/null || true")))
+    return sorted(text)
+
+
+def example():
+    """The commands of docs/shape.md, as they stand there."""
+    text = open(os.path.join(ROOT, "docs/shape.md"), encoding="utf-8").read()
+    block = re.search(r"```sh\n(.*?)```", text, re.S).group(1)
+    os.environ["PATH"] = os.path.dirname(BACE) + ":" + os.environ["PATH"]
+    p = subprocess.run(["bash", "-ec", block], capture_output=True, text=True, timeout=120, check=False)
+    print(p.stdout, p.stderr)
+    assert p.returncode in (0, 4), p.returncode
+    for words in ("applied: 1 link on eth0", "to there (192.0.2.2/32): 20 Mbit/s", "TCP goodput", "put back by the process"):
+        assert words in p.stdout, words
+    assert "left" not in output("ip netns list")
+
+
+def main():
+    if not os.environ.get(INSIDE):
+        command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        if os.geteuid() != 0:
+            command += ["--user", "--map-root-user"]
+        refused = subprocess.run(command + ["true"], capture_output=True, text=True, check=False)
+        if refused.returncode:
+            print("skipped: namespaces are refused here:", refused.stderr.strip())
+            sys.exit(SKIP)
+        os.environ[INSIDE] = "1"
+        os.environ["PATH"] = "/usr/local/sbin:/usr/sbin:/sbin:" + os.environ["PATH"]
+        os.execvp(command[0], command + [sys.executable] + sys.argv)
+    run("mount -t tmpfs tmpfs /run; mkdir /run/netns")
+    os.environ["XTABLES_LOCKFILE"] = "/run/xtables.lock"
+    if "example" in sys.argv[1:]:
+        example()
+        return
+    network()
+    unittest.main(argv=[a for a in sys.argv if a not in ("netem", "nfqueue")], verbosity=2, warnings="ignore")
+
+
+main()
