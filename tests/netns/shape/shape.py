@@ -15,7 +15,6 @@ import time
 import unittest
 
 BACE = os.environ.get("BACE", "bace")
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 INSIDE = "BACE_SHAPE_TEST_INSIDE"
 SKIP = 77
 BACKEND = "netem" if "netem" in sys.argv[1:] else "nfqueue"
@@ -290,19 +289,6 @@ def dumps(ns):
     return sorted(text)
 
 
-def example():
-    """The commands of docs/shape.md, as they stand there."""
-    text = open(os.path.join(ROOT, "docs/shape.md"), encoding="utf-8").read()
-    block = re.search(r"```sh\n(.*?)```", text, re.S).group(1)
-    os.environ["PATH"] = os.path.dirname(BACE) + ":" + os.environ["PATH"]
-    p = subprocess.run(["bash", "-ec", block], capture_output=True, text=True, timeout=120, check=False)
-    print(p.stdout, p.stderr)
-    assert p.returncode in (0, 4), p.returncode
-    for words in ("applied: 1 link on eth0", "to there (192.0.2.2/32): 20 Mbit/s", "TCP goodput", "put back by the process"):
-        assert words in p.stdout, words
-    assert "left" not in output("ip netns list")
-
-
 def main():
     if not os.environ.get(INSIDE):
         command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -317,9 +303,6 @@ def main():
         os.execvp(command[0], command + [sys.executable] + sys.argv)
     run("mount -t tmpfs tmpfs /run; mkdir /run/netns")
     os.environ["XTABLES_LOCKFILE"] = "/run/xtables.lock"
-    if "example" in sys.argv[1:]:
-        example()
-        return
     network()
     unittest.main(argv=[a for a in sys.argv if a not in ("netem", "nfqueue")], verbosity=2, warnings="ignore")
 

@@ -260,6 +260,10 @@ static void everything_a_link_can_do_is_read(void **state)
 	assert_int_equal(p->buffer, BUFFER_BDP);
 	assert_true(p->buffer_value == 1.5);
 	shape_file_free(&f);
+	load("two-hosts", &f);
+	assert_int_equal(f.mode, SHAPE_HOST);
+	assert_int_equal(shape_file_path(&f, 1, 0)->link.rate_bps, 10000000);
+	shape_file_free(&f);
 }
 
 /* The loader itself says which keys there are. */
