@@ -67,7 +67,6 @@ void load_prices(struct cfg_loader *l, const char *path, struct price_table *out
 void load_gpus(struct cfg_loader *l, const char *path, struct gpu_table *out);
 void load_models(struct cfg_loader *l, const char *path, struct model_table *out);
 void price_table_free(struct price_table *t);
-void price_series_free(struct price_series *p);
 
 /* Of a region. */
 bool load_prefixes(config_setting_t *s, struct region *r);

@@ -240,6 +240,42 @@ int models_load(const char *name_or_path, struct model **out, size_t *n, struct 
 	return rc;
 }
 
+static void take_prices(const char *path, const struct price_table *t, const struct cluster *c,
+			struct price_series *out, struct cfg_loader *l)
+{
+	for (int r = 0; r < c->n_regions; r++) {
+		int at = cfg_find_name(t->v, t->n, sizeof(*t->v), offsetof(struct price_entry, region),
+				       c->regions[r].name);
+
+		if (at < 0) {
+			bace_diag_add(l->diags, path, 0, "has no price of region `%s'", c->regions[r].name);
+			continue;
+		}
+		out[r] = t->v[at].series;
+		t->v[at].series = (struct price_series){ 0 };
+	}
+}
+
+int cluster_prices_load(const char *name_or_path, const struct cluster *c, struct price_series *out,
+			struct bace_diags *diags, struct bace_err *err)
+{
+	struct cfg_loader l = { .diags = diags };
+	struct price_table t = { 0 };
+	size_t since = diags->n;
+	int rc;
+
+	memset(out, 0, (size_t)c->n_regions * sizeof(*out));
+	CLEANUP_FREE char *path = find_top(&l, "prices", name_or_path);
+	if (path)
+		load_prices(&l, path, &t);
+	if (path && diags->n == since)
+		take_prices(path, &t, c, out, &l);
+	rc = cfg_loader_status(&l, since, err);
+	price_table_free(&t);
+	cfg_loader_free(&l);
+	return rc;
+}
+
 void cluster_free(struct cluster *c)
 {
 	for (int r = 0; r < c->n_regions; r++)

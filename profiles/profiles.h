@@ -364,6 +364,12 @@ void experiment_free(struct experiment *e);
 int cluster_load(const char *name_or_path, struct cluster *out, struct bace_diags *diags,
 		 struct bace_err *err);
 void cluster_free(struct cluster *c);
+/* The series of every region of the cluster, in its order, from a price profile
+ * ("wholesale-2024-week"): out[n_regions], each price_series_free'd, also after
+ * a failure. A region that the profile lacks is bad input. */
+int cluster_prices_load(const char *name_or_path, const struct cluster *c, struct price_series *out,
+			struct bace_diags *diags, struct bace_err *err);
+void price_series_free(struct price_series *p);
 
 /* The models of a catalogue ("models", or a path); *out is malloc'd. */
 int models_load(const char *name_or_path, struct model **out, size_t *n, struct bace_diags *diags,

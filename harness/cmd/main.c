@@ -13,6 +13,7 @@ static const struct command *const commands[] = {
 	&cmd_sim,
 	&cmd_merge,
 	&cmd_claims,
+	&cmd_robust,
 	&cmd_check,
 	&cmd_pipeline,
 	&cmd_fidelity,

@@ -23,16 +23,15 @@ static int by_region_name(const void *a, const void *b, void *arg)
 	return strcmp(c->regions[*(const int *)a].name, c->regions[*(const int *)b].name);
 }
 
+/* arg: rank of each region by name. */
 static int by_time(const void *a, const void *b, void *arg)
 {
-	const struct cluster *c = arg;
+	const int *rank = arg;
 	const struct link_change *x = a, *y = b;
-	int d;
 
 	if (x->at_s != y->at_s)
 		return x->at_s < y->at_s ? -1 : 1;
-	d = strcmp(c->regions[x->src].name, c->regions[y->src].name);
-	return d ? d : strcmp(c->regions[x->dst].name, c->regions[y->dst].name);
+	return x->src != y->src ? rank[x->src] - rank[y->src] : rank[x->dst] - rank[y->dst];
 }
 
 static int check_jobs(const struct sim *s, struct bace_err *err)
@@ -102,7 +101,7 @@ static int sort_jobs(struct sim *s, struct bace_err *err)
 
 static int alloc_regions(struct sim *s, struct bace_err *err)
 {
-	size_t n = (size_t)s->n, n_changes = (size_t)s->in->n_changes;
+	size_t n = (size_t)s->n;
 
 	s->by_name = calloc(n, sizeof(int));
 	s->free_gpus = calloc(n, sizeof(int));
@@ -111,9 +110,8 @@ static int alloc_regions(struct sim *s, struct bace_err *err)
 	s->reserved = calloc(n * n, sizeof(double));
 	s->pair_first = malloc(n * n * sizeof(int));
 	s->pair_last = malloc(n * n * sizeof(int));
-	s->changes = malloc((n_changes + 1) * sizeof(*s->changes));
 	if (!s->by_name || !s->free_gpus || !s->free_since || !s->capacity || !s->reserved ||
-	    !s->pair_first || !s->pair_last || !s->changes)
+	    !s->pair_first || !s->pair_last)
 		return bace_fail(err, ENOMEM, "%d regions: out of memory", s->n);
 	for (int r = 0; r < s->n; r++) {
 		s->by_name[r] = r;
@@ -129,9 +127,27 @@ static int alloc_regions(struct sim *s, struct bace_err *err)
 		s->capacity[i] = l->present ? (double)l->rate_bps : 0;
 		s->egress |= l->present && l->usd_per_byte != 0;
 	}
-	if (n_changes)
-		memcpy(s->changes, s->in->changes, n_changes * sizeof(*s->changes));
-	qsort_r(s->changes, n_changes, sizeof(*s->changes), by_time, (void *)s->c);
+	return 0;
+}
+
+/* Traces come sorted, as a rule. */
+static int sort_changes(struct sim *s, struct bace_err *err)
+{
+	size_t n = (size_t)s->in->n_changes;
+	CLEANUP_FREE int *rank = calloc((size_t)s->n, sizeof(int));
+	bool sorted = true;
+
+	s->changes = malloc((n + 1) * sizeof(*s->changes));
+	if (!rank || !s->changes)
+		return bace_fail(err, ENOMEM, "%zu link changes: out of memory", n);
+	for (int i = 0; i < s->n; i++)
+		rank[s->by_name[i]] = i;
+	if (n)
+		memcpy(s->changes, s->in->changes, n * sizeof(*s->changes));
+	for (size_t i = 1; i < n && sorted; i++)
+		sorted = by_time(&s->changes[i - 1], &s->changes[i], rank) <= 0;
+	if (!sorted)
+		qsort_r(s->changes, n, sizeof(*s->changes), by_time, rank);
 	return 0;
 }
 
@@ -177,6 +193,8 @@ int sim_setup(struct sim *s, struct bace_err *err)
 		rc = sort_jobs(s, err);
 	if (!rc)
 		rc = alloc_regions(s, err);
+	if (!rc)
+		rc = sort_changes(s, err);
 	if (!rc)
 		rc = alloc_running(s, err);
 	if (!rc)
