@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "results/table.h"
 
 #define LEVEL 0.95
 #define POLICIES_MAX 64
@@ -30,6 +29,10 @@ struct comparison {
 	struct interval median_signed, median_abs, p95_abs;
 	struct interval job_signed, job_abs;	/* JCT, measured to event simulation */
 	struct order orders[2];
+	struct job_compared *jobs;
+	size_t n_jobs;
+	struct policy_compared *policies;
+	size_t n_policies;
 };
 
 static double abs_p95(const double *v, size_t n)
@@ -227,6 +230,10 @@ static int build(struct store *s, const char *run, const struct compare_options 
 	if (!rc)
 		rc = jobs_of(s, run, c, o, e);
 	if (!rc)
+		rc = compared_jobs(s, run, &o->filter, &c->jobs, &c->n_jobs, e);
+	if (!rc)
+		rc = compared_policies(c->jobs, c->n_jobs, o, &c->policies, &c->n_policies, e);
+	if (!rc)
 		rc = outcomes_load(s, run, &out, e);
 	for (int m = 0; !rc && m < 2; m++) {
 		c->orders[m].metric = m ? "cost" : "mean JCT";
@@ -241,13 +248,14 @@ static int build(struct store *s, const char *run, const struct compare_options 
 static int print_placements(const struct comparison *c, FILE *to, bool color, int width)
 {
 	static const struct column columns[] = { { "policy", TEXT }, { "job", TEXT },
-		{ "placement\n(region:GPUs)", FLEX }, { "event\nsim", SECONDS, 't' }, { "measured\nmedian", SECONDS, 't' },
-		{ "error to\nevent sim", PERCENT, 'p' }, { "error to\nclosed form", PERCENT, 'p' },
-		{ "computation\nlate", PERCENT, 'p' }, { "messages\nslower", PERCENT, 'p' },
-		{ "waiting", PERCENT, 'p' }, { "n", COUNT } };
+		{ "placement\n(region:GPUs)", FLEX }, { "closed\nform", SECONDS, 't' }, { "event\nsim", SECONDS, 't' },
+		{ "measured\nmedian", SECONDS, 't' }, { "error to\nevent sim", PERCENT, 'p' },
+		{ "error to\nclosed form", PERCENT, 'p' }, { "computation\nlate", PERCENT, 'p' },
+		{ "messages\nslower", PERCENT, 'p' }, { "waiting", PERCENT, 'p' }, { "unex-\nplained", PERCENT, 'p' },
+		{ "n", COUNT } };
 	struct table t = { .title = "Step times: where the gap comes from", .note = "Errors of the measured median. The "
 		"parts are of the mean over the first steps, along the operations that a step waited for, as shares of "
-		"the event simulation.", .columns = columns, .n_columns = ARRAY_LEN(columns) };
+		"the event simulation; they add up to that mean's error.", .columns = columns, .n_columns = ARRAY_LEN(columns) };
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < c->n; i++) {
@@ -258,6 +266,7 @@ static int print_placements(const struct comparison *c, FILE *to, bool color, in
 		rc |= table_text(&t, p->policy);
 		rc |= table_text(&t, p->job);
 		rc |= table_text(&t, p->placement);
+		rc |= table_number(&t, p->closed_form_s);
 		rc |= table_number(&t, p->event_sim_s);
 		rc |= table_number(&t, p->median_s);
 		rc |= table_number(&t, p->median_s / p->event_sim_s - 1);
@@ -265,6 +274,7 @@ static int print_placements(const struct comparison *c, FILE *to, bool color, in
 		rc |= table_number(&t, g->overrun_s / base);
 		rc |= table_number(&t, g->transfer_s / base);
 		rc |= table_number(&t, g->waiting_s / base);
+		rc |= table_number(&t, g->unexplained_s / base);
 		rc |= table_number(&t, p->n_steps);
 	}
 	rc |= table_print(&t, to, color, width);
@@ -323,10 +333,51 @@ static json_t *placement_json(const struct placement_ref *p, const struct gap *g
 		"event_sim_s", number(p->event_sim_s), "measured_median_s", number(p->median_s), "n_steps", p->n_steps);
 
 	if (j && g->n_steps)
-		json_object_set_new(j, "gap", json_pack("{s:i, s:o, s:o, s:o, s:o}", "n_steps", g->n_steps,
+		json_object_set_new(j, "gap", json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "n_steps", g->n_steps,
 			"measured_mean_s", number(g->measured_s), "computation_late_s", number(g->overrun_s),
-			"messages_slower_s", number(g->transfer_s), "waiting_s", number(g->waiting_s)));
+			"messages_slower_s", number(g->transfer_s), "waiting_s", number(g->waiting_s),
+			"unexplained_s", number(g->unexplained_s)));
 	return j;
+}
+
+static json_t *oracles_json(const double v[COMPARED_ORACLES])
+{
+	return json_pack("{s:o, s:o, s:o}", "closed_form", number(v[COMPARED_CLOSED]), "event_sim",
+			 number(v[COMPARED_SIM]), "measured", number(v[COMPARED_MEASURED]));
+}
+
+static json_t *jobs_json(const struct comparison *c)
+{
+	json_t *a = json_array();
+
+	for (size_t i = 0; i < c->n_jobs; i++)
+		json_array_append_new(a, json_pack("{s:s, s:s, s:o, s:o, s:o}", "policy", c->jobs[i].policy, "job",
+			c->jobs[i].job, "jct_s", oracles_json(c->jobs[i].v[COMPARED_JCT]), "energy_j",
+			oracles_json(c->jobs[i].v[COMPARED_ENERGY]), "cost_usd",
+			oracles_json(c->jobs[i].v[COMPARED_COST])));
+	return a;
+}
+
+static json_t *policies_json(const struct comparison *c)
+{
+	static const char *const key[COMPARED_METRICS] = { "mean_jct_s", "energy_j", "cost_usd" };
+	json_t *a = json_array();
+
+	for (size_t i = 0; i < c->n_policies; i++) {
+		const struct policy_compared *p = &c->policies[i];
+		json_t *j = json_pack("{s:s, s:i}", "policy", p->policy, "jobs", p->n);
+
+		for (int k = 0; k < COMPARED_METRICS; k++) {
+			json_t *m = oracles_json(p->v[k]);
+
+			json_object_set_new(m, "mean_error", number(p->error[k]));
+			json_object_set_new(m, "lo", number(p->lo[k]));
+			json_object_set_new(m, "hi", number(p->hi[k]));
+			json_object_set_new(j, key[k], m);
+		}
+		json_array_append_new(a, j);
+	}
+	return a;
 }
 
 static int print_json(const struct comparison *c, const char *run, FILE *to, struct bace_err *e)
@@ -336,7 +387,8 @@ static int print_json(const struct comparison *c, const char *run, FILE *to, str
 
 	for (size_t i = 0; i < c->n; i++)
 		json_array_append_new(list, placement_json(&c->v[i], &c->gaps[i]));
-	root = json_pack("{s:s, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}}", "run", run, "placements", list,
+	root = json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}}", "run", run, "placements",
+		list, "jobs", jobs_json(c), "policies", policies_json(c),
 		"step_time_error", "median_signed", interval_json(&c->median_signed), "median_abs",
 		interval_json(&c->median_abs), "p95_abs", interval_json(&c->p95_abs), "jct_error", "median_signed",
 		interval_json(&c->job_signed), "median_abs", interval_json(&c->job_abs), "policy_order_kendall_tau",
@@ -359,7 +411,9 @@ int results_compare(struct store *s, const char *given, const struct compare_opt
 	if (!rc && json) {
 		rc = print_json(&c, run, to, e);
 	} else if (!rc) {
-		if (print_placements(&c, to, color, width))
+		if (print_placements(&c, to, color, width) ||
+		    print_compared_jobs(c.jobs, c.n_jobs, to, color, width) ||
+		    print_compared_policies(c.policies, c.n_policies, to, color, width))
 			rc = bace_fail(e, ENOMEM, "compare: out of memory");
 		print_summary(&c, to, color);
 	}
@@ -370,5 +424,7 @@ int results_compare(struct store *s, const char *given, const struct compare_opt
 	}
 	free(c.v);
 	free(c.gaps);
+	free(c.jobs);
+	free(c.policies);
 	return rc;
 }

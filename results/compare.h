@@ -2,6 +2,7 @@
 #ifndef BACE_RESULTS_COMPARE_H
 #define BACE_RESULTS_COMPARE_H
 
+#include "results/table.h"
 #include "results/timeline.h"
 
 /* Why a placement's step takes longer than event simulation says; seconds,
@@ -11,7 +12,8 @@ struct gap {
 	double measured_s, event_sim_s;
 	double overrun_s;	/* computation that ended late, on the critical path */
 	double transfer_s;	/* messages slower than the plan, on the critical path */
-	double waiting_s;	/* the rest: order of operations, start of the step */
+	double waiting_s;	/* another order of operations, and waits for nothing of the above */
+	double unexplained_s;	/* of the measured step, what the chain of operations does not cover */
 };
 
 int placement_gap(struct store *s, int64_t placement, struct gap *out, struct bace_err *e);
@@ -26,5 +28,29 @@ struct placement_ref {
 /* The valid measured placements that have rows of their own, each moment's job once. */
 int measured_placements(struct store *s, const char *run, const struct run_filter *f,
 			struct placement_ref **out, size_t *n, struct bace_err *e);
+
+/* ---- jobs and policies by each oracle ---- */
+enum compared_metric { COMPARED_JCT, COMPARED_ENERGY, COMPARED_COST, COMPARED_METRICS };	/* s, J, USD */
+enum compared_oracle { COMPARED_CLOSED, COMPARED_SIM, COMPARED_MEASURED, COMPARED_ORACLES };
+
+struct job_compared {		/* NAN: that oracle was not run, or the job did not finish by it */
+	char policy[64], job[64];
+	double v[COMPARED_METRICS][COMPARED_ORACLES];
+};
+
+struct policy_compared {
+	char policy[64];
+	int n;			/* jobs */
+	double v[COMPARED_METRICS][COMPARED_ORACLES];	/* JCT: mean; energy, cost: sum */
+	double error[COMPARED_METRICS], lo[COMPARED_METRICS], hi[COMPARED_METRICS];	/* mean over jobs */
+};
+
+/* The jobs that finished by measurement. *out is free()d. */
+int compared_jobs(struct store *s, const char *run, const struct run_filter *f, struct job_compared **out,
+		  size_t *n, struct bace_err *e);
+int compared_policies(const struct job_compared *v, size_t n, const struct compare_options *o,
+		      struct policy_compared **out, size_t *n_out, struct bace_err *e);
+int print_compared_jobs(const struct job_compared *v, size_t n, FILE *to, bool color, int width);
+int print_compared_policies(const struct policy_compared *v, size_t n, FILE *to, bool color, int width);
 
 #endif

@@ -67,11 +67,29 @@ static int read_head(struct store *s, int64_t placement, struct gap *out, double
 	return rc;
 }
 
+/* Mean of the measured steps 0 to last as the ranks timed them, unscaled; NAN: none. */
+static int read_steps(struct store *s, int64_t placement, int last, double *mean_s, struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	int rc = store_query(s, "SELECT avg(step_s) FROM step WHERE placement_id = ?1 AND step BETWEEN 0 AND ?2",
+			     NULL, &q, e);
+
+	*mean_s = NAN;
+	if (rc)
+		return rc;
+	sqlite3_bind_int64(q, 1, placement);
+	sqlite3_bind_int(q, 2, last);
+	if (sqlite3_step(q) == SQLITE_ROW)
+		*mean_s = column_number(q, 0);
+	sqlite3_finalize(q);
+	return 0;
+}
+
 int placement_gap(struct store *s, int64_t placement, struct gap *out, struct bace_err *e)
 {
 	struct timeline t;
-	double scale = 1;
-	int rc;
+	double scale = 1, steps_s;
+	int last = 0, rc;
 
 	*out = (struct gap){ 0 };
 	rc = read_head(s, placement, out, &scale, e);
@@ -86,6 +104,7 @@ int placement_gap(struct store *s, int64_t placement, struct gap *out, struct ba
 		if (!timeline_path(&t, k, &p))
 			continue;
 		out->n_steps++;
+		last = k;
 		out->measured_s += p.compute + p.overrun + p.transfer + p.slower + p.wait;
 		out->overrun_s += p.overrun;
 		out->transfer_s += p.slower;
@@ -98,5 +117,10 @@ int placement_gap(struct store *s, int64_t placement, struct gap *out, struct ba
 	out->overrun_s /= scale;
 	out->transfer_s /= scale;
 	out->waiting_s = out->measured_s - out->event_sim_s - out->overrun_s - out->transfer_s;
+	rc = read_steps(s, placement, last, &steps_s, e);
+	if (rc || !isfinite(steps_s))
+		return rc;
+	out->unexplained_s = steps_s - out->measured_s;
+	out->measured_s = steps_s;
 	return 0;
 }

@@ -261,6 +261,11 @@ struct diff_summary {
 int results_diff(struct store *s, const char *a, const char *b, const struct diff_options *o, FILE *to,
 		 bool json, bool color, int width, struct diff_summary *out, struct bace_err *e);
 
+/* The same placements in two runs at different scales: unscaled measured step
+ * times side by side; *worst_abs is the largest |second / first - 1|. */
+int results_compare_scales(struct store *s, const char *first, const char *second, FILE *to, bool json, bool color,
+			   int width, double *worst_abs, struct bace_err *e);
+
 /* One self-contained HTML file; plots by gnuplot (SVG inside; without gnuplot
  * the file says so and has the tables). Written whole or not at all. */
 int results_write_reports(struct store *s, const char *const *runs, size_t n, const char *path,

@@ -5,15 +5,19 @@
 
 #include "harness/cmd/stored.h"
 
+#define SCALES_AGREE 0.03
+
 struct args {
 	struct compare_options o;
 	double limit;		/* fraction; NaN: none */
+	bool scales;
 };
 
 static int parse(struct args *a, int argc, char **argv)
 {
 	static const struct option options[] = { { "policy", 1, NULL, 'p' }, { "job", 1, NULL, 'j' },
-		{ "seed", 1, NULL, 's' }, { "resamples", 1, NULL, 'r' }, { "fail-above", 1, NULL, 'f' }, { 0 } };
+		{ "seed", 1, NULL, 's' }, { "resamples", 1, NULL, 'r' }, { "fail-above", 1, NULL, 'f' },
+		{ "scales", 0, NULL, 'x' }, { 0 } };
 	char *end = NULL;
 	int c;
 
@@ -37,9 +41,14 @@ static int parse(struct args *a, int argc, char **argv)
 			if (parse_percent(&cmd_compare, "--fail-above", optarg, &a->limit))
 				return BACE_EXIT_INPUT;
 			break;
+		case 'x': a->scales = true; break;
 		default: return cmd_misuse(&cmd_compare, "bad options");
 		}
 	}
+	if (a->scales && isnan(a->limit))
+		a->limit = SCALES_AGREE;
+	if (a->scales)
+		return optind == argc - 2 ? 0 : cmd_misuse(&cmd_compare, "--scales needs two runs");
 	if (optind != argc - 1)
 		return cmd_misuse(&cmd_compare, "one run is needed");
 	return 0;
@@ -47,7 +56,7 @@ static int parse(struct args *a, int argc, char **argv)
 
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
-	struct compare_summary sum;
+	struct compare_summary sum = { 0 };
 	struct store *s = NULL;
 	struct bace_err e = { 0 };
 	struct output o;
@@ -59,15 +68,19 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	if (rc)
 		return rc;
 	output_begin(g, &o);
-	rc = results_compare(s, argv[optind], &a.o, o.to, g->json, o.color, o.width, &sum, &e);
+	if (a.scales)
+		rc = results_compare_scales(s, argv[optind], argv[optind + 1], o.to, g->json, o.color, o.width,
+					    &sum.worst_abs, &e);
+	else
+		rc = results_compare(s, argv[optind], &a.o, o.to, g->json, o.color, o.width, &sum, &e);
 	if (output_end(&o) && !rc)
 		rc = bace_fail(&e, EIO, "write failed");
 	store_close(s);
 	if (rc)
 		return stored_fail(&cmd_compare, rc, &e);
 	if (sum.worst_abs > a.limit)
-		return cmd_error(&cmd_compare, BACE_EXIT_VERDICT, "worst step-time error %.1f %% is above %.1f %%",
-				 100 * sum.worst_abs, 100 * a.limit);
+		return cmd_error(&cmd_compare, BACE_EXIT_VERDICT, "worst step-time %s %.1f %% is above %.1f %%",
+				 a.scales ? "difference" : "error", 100 * sum.worst_abs, 100 * a.limit);
 	return BACE_EXIT_OK;
 }
 
@@ -75,9 +88,12 @@ const struct command cmd_compare = {
 	.name = "compare",
 	.summary = "predicted against measured, and where the gap comes from",
 	.usage = "bace compare RUN [--policy LABEL] [--job NAME] [--fail-above PERCENT]\n"
-		 "             [--seed N] [--resamples N]\n\n"
+		 "             [--seed N] [--resamples N]\n"
+		 "       bace compare --scales RUN RUN [--fail-above PERCENT]\n\n"
 		 "Per placement, per job and for the order of the policies, with bootstrap 95 %\n"
 		 "intervals. The gap is split along the operations that a step waited for.\n\n"
-		 "  --fail-above   exit status 4 when the worst step-time error is larger",
+		 "  --fail-above   exit status 4 when the worst step-time error is larger\n"
+		 "  --scales       the same placements measured at two scales: do their unscaled\n"
+		 "                 step times agree (within 3 %, unless --fail-above says otherwise)?",
 	.run = run,
 };
