@@ -45,7 +45,8 @@ static int64_t build(struct store *s)
 	assert_int_equal(store_add_placement(s, run, &(struct placement_row){ .policy = "p", .job = "j",
 		.placement = "a:1 > b:1", .stages = 2, .micro_batches = 1, .moment = "m", .closed_form_s = 10,
 		.event_sim_s = 6 / SCALE, .valid = true, .n_steps = 1, .measured_median_s = 6.2 / SCALE }, &id, &e), 0);
-	assert_int_equal(store_add_step(s, &(struct step_row){ .placement_id = id, .step = 0 }, &e), 0);
+	assert_int_equal(store_add_step(s, &(struct step_row){ .placement_id = id, .step = 0,
+		.step_s = 6.24 / SCALE }, &e), 0);
 	/* Two messages of 0.75e6 bytes in each direction: one warms the hop. */
 	for (int f = 0; f < 2; f++)
 		assert_int_equal(store_add_transfer(s, &(struct transfer_row){ .placement_id = id, .hop = 0,
@@ -85,7 +86,9 @@ static void by_hand(void **state)
 	timeline_free(&t);
 	assert_int_equal(placement_gap(s, id, &g, &e), 0);
 	assert_int_equal(g.n_steps, 1);
-	near(g.measured_s, 6.20 / SCALE);
+	/* The ranks timed 0.04 more than the chain of operations covers. */
+	near(g.measured_s, 6.24 / SCALE);
+	near(g.unexplained_s, 0.04 / SCALE);
 	near(g.overrun_s, 0.05 / SCALE);
 	near(g.transfer_s, 0.10 / SCALE);
 	/* 0.2 in all: 0.05 late, 0.10 slower, 0.05 waiting. */
