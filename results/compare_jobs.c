@@ -50,6 +50,29 @@ int compared_jobs(struct store *s, const char *run, const struct run_filter *f, 
 	return rc;
 }
 
+int store_policy_totals(struct store *s, const char *run, const char *policy, const char *oracle, double *jct_s,
+			double *cost_usd, struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	int n = 0, rc = store_query(s, "SELECT sum(jct_s), sum(cost_usd), count(*), sum(finished) FROM job_outcome WHERE"
+				    " run_id = ?1 AND policy = ?2 AND oracle = ?3", run, &q, e);
+
+	if (rc)
+		return rc;
+	sqlite3_bind_text(q, 2, policy, -1, SQLITE_STATIC);
+	sqlite3_bind_text(q, 3, oracle, -1, SQLITE_STATIC);
+	*jct_s = *cost_usd = NAN;
+	if (sqlite3_step(q) == SQLITE_ROW) {
+		n = sqlite3_column_int(q, 2);
+		if (n == sqlite3_column_int(q, 3)) {
+			*jct_s = column_number(q, 0);
+			*cost_usd = column_number(q, 1);
+		}
+	}
+	sqlite3_finalize(q);
+	return n ? 0 : bace_fail(e, ENODATA, "run %s: no outcome of %s by %s", run, policy, oracle);
+}
+
 /* Mean and interval, over a policy's jobs, of measured / event simulation - 1. */
 static int policy_error(const struct job_compared *v, size_t n, int metric, const struct compare_options *o,
 			struct policy_compared *out)

@@ -193,6 +193,11 @@ struct gc_result {
 int store_gc(struct store *s, const struct gc_options *o, struct gc_result *out, struct bace_err *e);
 void gc_result_free(struct gc_result *r);
 
+/* Sums over a policy's jobs by one oracle; NAN when one did not finish.
+ * -ENODATA: that oracle was not run. */
+int store_policy_totals(struct store *s, const char *run, const char *policy, const char *oracle, double *jct_s,
+			double *cost_usd, struct bace_err *e);
+
 /* ---- output ---- */
 /* What of a run to show; NULL: all. */
 struct run_filter {

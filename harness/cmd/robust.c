@@ -15,7 +15,8 @@
 struct args {
 	const char *experiment;
 	struct robust_options o;
-	bool json, verdict;
+	struct robust_testbed testbed;	/* n_views = 0: simulate */
+	bool json, verdict, has_seeds;
 };
 
 static bool whole(const char *text, long lo, long hi, int *out)
@@ -130,6 +131,25 @@ static int parse_biases(struct robust_options *o, const char *list)
 	return ok ? 0 : bad_value("bias", list, "ascending percentages, e.g. -20,20");
 }
 
+/* "20ms:30": late by 20 ms, noise of 30 %. */
+static bool add_view(void *arg, const char *word)
+{
+	struct robust_testbed *t = arg;
+	CLEANUP_FREE char *delay = strdup(word);
+	char *colon = delay ? strchr(delay, ':') : NULL;
+	double at = 0, noise;
+	struct numbers l = { 0, &at };
+
+	if (!colon || t->n_views == ROBUST_MAX_AXIS)
+		return false;
+	*colon = '\0';
+	if (!add_delay(&l, delay) || !real(colon + 1, 0, 1000, &noise))
+		return false;
+	t->views[t->n_views++] = (struct view_spec){ .delay_s = at, .bandwidth_noise = noise / 100,
+		.price_noise = noise / 100 };
+	return true;
+}
+
 static int parse_choices(const char *option, const char *list, const char *const *names, int n, bool *on,
 			 const char *allowed)
 {
@@ -166,7 +186,7 @@ static int parse_number(const char *option, const char *text, double lo, double 
 
 enum { OPT_DELAYS = 256, OPT_NOISE, OPT_BIAS, OPT_REGIMES, OPT_LINKS, OPT_PRICES, OPT_DRAWN, OPT_LOAD, OPT_HOLD,
        OPT_FLOPS, OPT_BANDWIDTH, OPT_PERIOD, OPT_HOURLY, OPT_JCT, OPT_COST, OPT_ORACLE, OPT_KINDS, OPT_JSON,
-       OPT_VERDICT };
+       OPT_VERDICT, OPT_TESTBED };
 
 static int parse_axis(struct args *a, int c)
 {
@@ -214,6 +234,7 @@ static int parse_one(struct args *a, int c)
 		return rc;
 	switch (c) {
 	case 'n':
+		a->has_seeds = true;
 		return whole(optarg, 2, MAX_SEEDS, &a->o.n_seeds) ? 0 : bad_value("seeds", optarg, "2 to 100000");
 	case 't':
 		return whole(optarg, 1, 4096, &a->o.n_threads) ? 0 : bad_value("threads", optarg, "1 to 4096");
@@ -226,6 +247,9 @@ static int parse_one(struct args *a, int c)
 		return a->o.crossed || !strcmp(optarg, "once") ? 0 : bad_value("kinds", optarg, "crossed or once");
 	case OPT_JSON: a->json = true; return 0;
 	case OPT_VERDICT: a->verdict = true; return 0;
+	case OPT_TESTBED:
+		return each(optarg, add_view, &a->testbed) ? 0 :
+			bad_value("testbed", optarg, "views as DELAY:NOISE, e.g. 20ms:30,1h:0");
 	default: return cmd_misuse(&cmd_robust, "bad options");
 	}
 }
@@ -242,7 +266,8 @@ static int parse(struct args *a, int argc, char **argv)
 		{ "hourly", 1, NULL, OPT_HOURLY }, { "jct-threshold", 1, NULL, OPT_JCT },
 		{ "cost-threshold", 1, NULL, OPT_COST }, { "oracle", 1, NULL, OPT_ORACLE },
 		{ "kinds", 1, NULL, OPT_KINDS }, { "json", 0, NULL, OPT_JSON },
-		{ "verdict", 0, NULL, OPT_VERDICT }, { 0 } };
+		{ "verdict", 0, NULL, OPT_VERDICT },
+		{ "testbed", 1, NULL, OPT_TESTBED }, { 0 } };
 	int c, rc = 0;
 
 	robust_defaults(&a->o);
@@ -313,6 +338,27 @@ static int present(const struct cmd_globals *g, const struct args *a, const stru
 	return rc;
 }
 
+static void say(void *arg, const char *line)
+{
+	fprintf(stderr, "%s\n", line);
+}
+
+static int on_testbed(const struct cmd_globals *g, struct args *a, const struct experiment *exp)
+{
+	CLEANUP_FREE char *store = g->store ? strdup(g->store) : store_default_path();
+	struct bace_err e = { 0 };
+	int rc;
+
+	a->testbed.n_seeds = a->has_seeds ? a->o.n_seeds : 1;
+	rc = store ? robust_on_testbed(exp, &a->testbed, &(struct run_options){ .self = g->self, .command = g->line,
+		.store_path = store, .on_progress = g->quiet ? NULL : say }, stdout, &e) :
+		bace_fail(&e, ENOMEM, "out of memory");
+	if (!rc)
+		return BACE_EXIT_OK;
+	return cmd_error(&cmd_robust, rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV :
+			 BACE_EXIT_FAILED, "%s", e.msg);
+}
+
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	struct args a = { 0 };
@@ -326,6 +372,11 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	if (rc)
 		return rc;
 	rc = experiment_load(a.experiment, &exp, &d, &e);
+	if (!rc && a.testbed.n_views) {
+		rc = on_testbed(g, &a, &exp);
+		experiment_free(&exp);
+		return rc;
+	}
 	if (!rc) {
 		heap_keep();
 		progress_begin(&bar, "seeds of worlds", g->quiet);
@@ -376,7 +427,10 @@ const struct command cmd_robust = {
 		 "  --oracle O            step times: closed-form (default) or event-sim\n"
 		 "  --jct-threshold P, --cost-threshold P   in %, default 20 and 10\n"
 		 "  --threads N           results do not depend on it\n"
-		 "  --verdict             exit 4 unless every cell holds\n\n"
+		 "  --verdict             exit 4 unless every cell holds\n"
+		 "  --testbed LIST        views as DELAY:NOISE, e.g. 20ms:30,1h:0: what the policies decide\n"
+		 "                        under each, and under the exact one, is measured as `bace run'\n"
+		 "                        does (noise uniform, additive; --seeds: 1)\n\n"
 		 "With `bace --store FILE robust' the gains are kept there, too, for `bace report'.",
 	.run = run,
 };

@@ -80,7 +80,8 @@ class Robust(unittest.TestCase):
         for args, says in ((("--delays", "5ms"), "--delays 5ms"), (("--noise", "0,30,10"), "--noise"),
                            (("--links", "wavy"), "--links wavy"), (("--seeds", "1"), "--seeds 1"),
                            (("--hourly", "nowhere"), "nowhere"), (("no-such-experiment",), "no-such-experiment"),
-                           (("--period", "soon"), "--period soon")):
+                           (("--period", "soon"), "--period soon"), (("--testbed", "20:30"), "--testbed 20:30"),
+                           (("--testbed", "0:30", "six-regions-paper"), "measured")):
             code, out, err = bace("robust", *args)
             self.assertEqual((code, out), (2, ""), err)
             self.assertIn(says, err)
