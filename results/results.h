@@ -271,6 +271,12 @@ int results_diff(struct store *s, const char *a, const char *b, const struct dif
 int results_compare_scales(struct store *s, const char *first, const char *second, FILE *to, bool json, bool color,
 			   int width, double *worst_abs, struct bace_err *e);
 
+/* The results of another simulator (CSV, and placements as JSON: docs/compare.md)
+ * beside what the run measured of the same placements. -EINVAL: bad file. */
+int results_compare_own(struct store *s, const char *run, const char *csv, const char *placements,
+			const struct compare_options *o, FILE *to, bool json, bool color, int width,
+			struct compare_summary *out, struct bace_err *e);
+
 /* One self-contained HTML file; plots by gnuplot (SVG inside; without gnuplot
  * the file says so and has the tables). Written whole or not at all. */
 int results_write_reports(struct store *s, const char *const *runs, size_t n, const char *path,

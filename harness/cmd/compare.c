@@ -11,13 +11,14 @@ struct args {
 	struct compare_options o;
 	double limit;		/* fraction; NaN: none */
 	bool scales;
+	const char *sim, *placements;	/* files of another simulator */
 };
 
 static int parse(struct args *a, int argc, char **argv)
 {
 	static const struct option options[] = { { "policy", 1, NULL, 'p' }, { "job", 1, NULL, 'j' },
 		{ "seed", 1, NULL, 's' }, { "resamples", 1, NULL, 'r' }, { "fail-above", 1, NULL, 'f' },
-		{ "scales", 0, NULL, 'x' }, { 0 } };
+		{ "scales", 0, NULL, 'x' }, { "sim", 1, NULL, 'm' }, { "placements", 1, NULL, 'l' }, { 0 } };
 	char *end = NULL;
 	int c;
 
@@ -42,9 +43,13 @@ static int parse(struct args *a, int argc, char **argv)
 				return BACE_EXIT_INPUT;
 			break;
 		case 'x': a->scales = true; break;
+		case 'm': a->sim = optarg; break;
+		case 'l': a->placements = optarg; break;
 		default: return cmd_misuse(&cmd_compare, "bad options");
 		}
 	}
+	if (!a->sim != !a->placements)
+		return cmd_misuse(&cmd_compare, "--sim and --placements go together");
 	if (a->scales && isnan(a->limit))
 		a->limit = SCALES_AGREE;
 	if (a->scales)
@@ -71,6 +76,9 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	if (a.scales)
 		rc = results_compare_scales(s, argv[optind], argv[optind + 1], o.to, g->json, o.color, o.width,
 					    &sum.worst_abs, &e);
+	else if (a.sim)
+		rc = results_compare_own(s, argv[optind], a.sim, a.placements, &a.o, o.to, g->json, o.color, o.width,
+					 &sum, &e);
 	else
 		rc = results_compare(s, argv[optind], &a.o, o.to, g->json, o.color, o.width, &sum, &e);
 	if (output_end(&o) && !rc)
@@ -89,11 +97,14 @@ const struct command cmd_compare = {
 	.summary = "predicted against measured, and where the gap comes from",
 	.usage = "bace compare RUN [--policy LABEL] [--job NAME] [--fail-above PERCENT]\n"
 		 "             [--seed N] [--resamples N]\n"
-		 "       bace compare --scales RUN RUN [--fail-above PERCENT]\n\n"
+		 "       bace compare --scales RUN RUN [--fail-above PERCENT]\n"
+		 "       bace compare RUN --sim MY.csv --placements MY.json\n\n"
 		 "Per placement, per job and for the order of the policies, with bootstrap 95 %\n"
 		 "intervals. The gap is split along the operations that a step waited for.\n\n"
 		 "  --fail-above   exit status 4 when the worst step-time error is larger\n"
 		 "  --scales       the same placements measured at two scales: do their unscaled\n"
-		 "                 step times agree (within 3 %, unless --fail-above says otherwise)?",
+		 "                 step times agree (within 3 %, unless --fail-above says otherwise)?\n"
+		 "  --sim, --placements   another simulator's results beside what the run measured of\n"
+		 "                 the same placements; docs/compare.md has the layout",
 	.run = run,
 };
