@@ -290,6 +290,7 @@ int shape_prefix_cmp(const struct shape_prefix *a, const struct shape_prefix *b)
 bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uint8_t *addr);
 
 #define SOCKETS_PER_HOP_MAX 16
+
 /* ---- shapes: what is done to the links of a group of hosts, by hand ---- */
 #define SHAPE_PREFIXES_MAX 16	/* of one region: hosts without a common prefix, both families */
 #define SHAPE_REGIONS_MAX 16384	/* one class each on an interface */

@@ -19,7 +19,6 @@
 #define SHAPE_MINOR_DEFAULT 0x1		/* unshaped */
 #define SHAPE_MINOR_BASE 0x10		/* class minor = region index + this */
 
-
 /* One remote region as this host sees it. */
 struct shape_link {
 	char name[NAME_LEN];		/* of the remote region */

@@ -6,7 +6,7 @@
 
 static const struct command *const subcommands[] = {
 	&cmd_shape_plan, &cmd_shape_apply, &cmd_shape_show, &cmd_shape_diff, &cmd_shape_verify, &cmd_shape_respond,
-	&cmd_shape_clear,
+	&cmd_shape_trace, &cmd_shape_clear,
 };
 
 /* ---- shared by the subcommands ---- */

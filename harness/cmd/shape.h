@@ -6,7 +6,7 @@
 #include "harness/shape/shape.h"
 
 extern const struct command cmd_shape_plan, cmd_shape_diff, cmd_shape_show, cmd_shape_apply, cmd_shape_clear,
-	cmd_shape_verify, cmd_shape_respond;
+	cmd_shape_trace, cmd_shape_verify, cmd_shape_respond;
 
 /* A shape file with the host in it that is meant. */
 struct shape_input {

@@ -127,6 +127,10 @@ static void serve_one(struct holder *h)
 		holder_answer(fd, answer_show(h));
 	} else if (what && !strcmp(what, "apply")) {
 		holder_answer(fd, answer_apply(h, request));
+	} else if (what && !strcmp(what, "trace")) {
+		bool done = !holder_play(h->client, &h->spec, request, &e);
+
+		holder_answer(fd, done ? json_pack("{s:b}", "playing", 1) : refusal(&e));
 	} else if (what) {
 		bace_fail(&e, EPROTO, "the process that holds the shaping here is of another version");
 		holder_answer(fd, refusal(&e));

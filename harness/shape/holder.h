@@ -13,6 +13,9 @@ int holder_ask(json_t *request, json_t **answer, struct bace_err *e);
 json_t *holder_receive(int fd);
 void holder_answer(int fd, json_t *answer);	/* takes it */
 
+/* What shape_play asked for. */
+int holder_play(struct shaperd_client *c, const struct shape_spec *s, const json_t *request, struct bace_err *e);
+
 /* Does a bace-shaperd run in this network namespace? */
 bool daemon_is_here(void);
 /* Of the daemon that we start: socket and journal; one a network namespace. */

@@ -57,6 +57,9 @@ int shape_hold(const struct shape_hold *h, const struct shape_spec *s, void (*sa
 	       void *arg, struct bace_err *e);
 /* Asks the holder in this network namespace. -ENOENT: there is none. */
 int shape_held(json_t **out, struct bace_err *e);
+/* Has the holder play a trace on its link to `region`; one without points ends
+ * what plays there. As shaperd_trace. */
+int shape_play(const char *region, const struct shape_trace *t, bool loop, int64_t start_real_ns, struct bace_err *e);
 /* Ends the holder, or what a dead one left; *how says which (static string). */
 int shape_release(const char *self, const char **how, struct bace_err *e);
 
