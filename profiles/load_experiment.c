@@ -228,7 +228,7 @@ int models_load(const char *name_or_path, struct model **out, size_t *n, struct 
 	size_t since = diags->n;
 	int rc;
 
-	CLEANUP_FREE char *path = find_top(&l, "models", name_or_path);
+	CLEANUP_FREE char *path = load_find_top(&l, "models", name_or_path);
 	if (path)
 		load_models(&l, path, &t);
 	rc = cfg_loader_status(&l, since, err);
@@ -265,7 +265,7 @@ int cluster_prices_load(const char *name_or_path, const struct cluster *c, struc
 	int rc;
 
 	memset(out, 0, (size_t)c->n_regions * sizeof(*out));
-	CLEANUP_FREE char *path = find_top(&l, "prices", name_or_path);
+	CLEANUP_FREE char *path = load_find_top(&l, "prices", name_or_path);
 	if (path)
 		load_prices(&l, path, &t);
 	if (path && diags->n == since)
