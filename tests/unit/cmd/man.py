@@ -18,7 +18,7 @@ def check(ok, what):
 
 
 # The list for machines is the list for people.
-listed = re.findall(r"(?m)^  ([a-z][a-z-]*) +\S", subprocess.run([bace, "--help"], check=True, capture_output=True,
+listed = re.findall(r"(?m)^  ([a-z][a-z0-9-]*) +\S", subprocess.run([bace, "--help"], check=True, capture_output=True,
                                                                  text=True).stdout)
 check(listed == names, f"--help lists {listed}, --json help {names}")
 for c in commands:
