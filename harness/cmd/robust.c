@@ -399,7 +399,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 
 const struct command cmd_robust = {
 	.name = "robust",
-	.summary = "do the gains survive a view that is late, noisy and biased?",
+	.summary = "whether gains survive a view that is late, noisy and biased",
 	.usage = "bace robust [EXPERIMENT] [options]\n\n"
 		 "Runs every policy of the experiment on many seeds in worlds that differ in how\n"
 		 "links and prices change, under views of them that are delayed, noisy and biased,\n"
