@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/.ci/prepare.sh"
 
 install_packages
-build
+build programs
 say "bace run profiles/experiments/six-regions.cfg $*"
 cd "$root"
 exec "$BUILD/harness/cmd/bace" run profiles/experiments/six-regions.cfg "$@"

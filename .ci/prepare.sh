@@ -45,13 +45,14 @@ install_packages() {
 	rm -f "$root/.apt.log"
 }
 
+# Targets of ninja; none: everything.
 build() {
 	say "building into $BUILD"
 	if [ ! -f "$BUILD/build.ninja" ]; then
 		meson setup "$BUILD" "$root" >"$root/.build.log" 2>&1 ||
 			{ tail -n 30 "$root/.build.log" >&2; exit 1; }
 	fi
-	ninja -C "$BUILD" >"$root/.build.log" 2>&1 || { tail -n 60 "$root/.build.log" >&2; exit 1; }
+	ninja -C "$BUILD" "$@" >"$root/.build.log" 2>&1 || { tail -n 60 "$root/.build.log" >&2; exit 1; }
 	rm -f "$root/.build.log"
 	say "built"
 }
