@@ -9,7 +9,6 @@
 #define LAUNCH_S 20.0
 #define CONNECT_S 30.0
 #define SETTLE_S 0.25
-#define BARRIER_LEAD_NS 150000000
 #define MODULE "control"
 
 static void enter(struct cell_run *r, enum cell_phase phase);
@@ -41,7 +40,7 @@ void cell_invalid(struct cell_run *r, int severity, const char *fmt, ...)
 	va_end(ap);
 }
 
-static void fail(struct cell_run *r, int severity, const char *why)
+void cell_fail(struct cell_run *r, int severity, const char *why)
 {
 	if (r->phase >= PHASE_STOP)
 		return;
@@ -90,7 +89,7 @@ static void on_trouble(struct watcher *w, struct host *h, const char *why)
 	if (!r->needed[h->index] || r->phase == PHASE_PREPARE)
 		return;
 	snprintf(text, sizeof(text), "%s: %s", h->spec->name, why);
-	fail(r, SEVERITY_CAUSE, text);
+	cell_fail(r, SEVERITY_CAUSE, text);
 }
 
 static void on_prepared(void *arg, struct host *h, const json_t *reply, const struct bace_err *err)
@@ -100,7 +99,7 @@ static void on_prepared(void *arg, struct host *h, const json_t *reply, const st
 	if (r->phase != PHASE_PREPARE)
 		return;
 	if (err)
-		fail(r, SEVERITY_CAUSE, err->msg);
+		cell_fail(r, SEVERITY_CAUSE, err->msg);
 	else if (--r->waiting == 0)
 		enter(r, PHASE_LAUNCH);
 }
@@ -146,7 +145,7 @@ static void on_stats(void *arg, struct host *h, const json_t *reply, const struc
 	if (r->phase != PHASE_BEFORE && r->phase != PHASE_START && r->phase != PHASE_AFTER)
 		return;
 	if (err || wire_decode_stats(json_object_get(reply, "stats"), &r->stats[which][h->index], &e)) {
-		fail(r, SEVERITY_CAUSE, err ? err->msg : e.msg);
+		cell_fail(r, SEVERITY_CAUSE, err ? err->msg : e.msg);
 		return;
 	}
 	if (--r->waiting)
@@ -167,9 +166,7 @@ static void read_counters(struct cell_run *r, enum cell_phase next)
 		enter(r, next);
 }
 
-/* ---- ranks ---- */
-
-static void advance(struct cell_run *r)
+void cell_advance(struct cell_run *r)
 {
 	bool all = true;
 
@@ -187,143 +184,6 @@ static void advance(struct cell_run *r)
 	}
 	if (all)
 		enter(r, r->phase + 1);
-}
-
-void cell_advance(struct cell_run *r)
-{
-	advance(r);
-}
-
-void cell_fail(struct cell_run *r, const char *why)
-{
-	fail(r, SEVERITY_CAUSE, why);
-}
-
-static void rank_launched(struct proc *p, const json_t *answer)
-{
-	struct cell_rank *k = p->owner;
-	const char *binding = json_string_value(json_object_get(answer, "binding"));
-
-	k->launched = true;
-	bace_log(BACE_DEBUG, MODULE, "%s: %s", p->what, binding ? binding : "?");
-	advance(k->run);
-}
-
-static int take_port(struct cell_rank *k, const json_t *line, struct bace_err *e)
-{
-	struct wire_reader rd = { .obj = line, .what = k->proc.what, .e = e };
-	int hop = (int)wire_read_int(&rd, "hop", 0, k->run->cell->jobs[k->job].n_stages - 1);
-	int port = (int)wire_read_int(&rd, "port", 1, 65535);
-	struct cell_hop *h = rd.rc ? NULL : &k->run->jobs[k->job].hops[hop];
-
-	if (!rd.rc && (hop > tb_hops(&k->run->cell->jobs[k->job]) - 1 || &k->run->ranks[h->to] != k ||
-		       h->from == h->to || h->port))
-		return bace_fail(e, EPROTO, "%s: listens for hop %d, which is not its own", k->proc.what, hop);
-	if (rd.rc)
-		return rd.rc;
-	h->port = port;
-	k->n_ports++;
-	return 0;
-}
-
-/* A rank's error without the "JOB rank N on HOST: " that it begins with. */
-static const char *own_words(const struct cell_run *r, const struct cell_rank *k, const char *text)
-{
-	char prefix[200];
-	int n = snprintf(prefix, sizeof(prefix), "%s rank %d on %s: ", r->cell->jobs[k->job].name, k->proc.rank,
-			 k->proc.host->spec->name);
-
-	return strncmp(text, prefix, (size_t)n) ? text : text + n;
-}
-
-static void rank_event(struct proc *p, const char *event, const json_t *line)
-{
-	struct cell_rank *k = p->owner;
-	struct cell_run *r = k->run;
-	const char *text = json_string_value(json_object_get(line, "text"));
-	struct bace_err e = { 0 };
-	char why[300];
-	int rc = 0;
-
-	if (r->phase >= PHASE_STOP)
-		return;
-	if (!strcmp(event, "listening")) {
-		rc = take_port(k, line, &e);
-	} else if (!strcmp(event, "nccl-id")) {
-		rc = cell_nccl_take_id(k, line, &e);
-	} else if (!strcmp(event, "ready")) {
-		k->ready = true;
-	} else if (!strcmp(event, "done") && r->phase == PHASE_RUN && !k->done) {
-		rc = cell_take_done(r, k, line, &e);
-		k->done = true;
-	} else if (!strcmp(event, "error")) {
-		/* It names itself; what it is of the job, we add. */
-		snprintf(why, sizeof(why), "%s: %s", p->what, text ? own_words(r, k, text) :
-			 "failed without a reason");
-		fail(r, SEVERITY_CONSEQUENCE, why);
-		return;
-	} else {
-		rc = bace_fail(&e, EPROTO, "%s: unexpected event `%.40s'", p->what, event);
-	}
-	if (rc)
-		fail(r, SEVERITY_CAUSE, e.msg);
-	else
-		advance(r);
-}
-
-static void rank_gone(struct proc *p, const char *why)
-{
-	struct cell_rank *k = p->owner;
-	char text[300];
-
-	k->exited = true;
-	if (k->done && !why) {
-		advance(k->run);
-		return;
-	}
-	snprintf(text, sizeof(text), "%s", why ? why : p->what);
-	if (!why)
-		snprintf(text, sizeof(text), "%s: ended before it was done", p->what);
-	/* An error of its own was reported before, in its own words. */
-	fail(k->run, strstr(text, "ended with status 1") ? SEVERITY_CONSEQUENCE : SEVERITY_CAUSE, text);
-}
-
-static void rank_failed(struct proc *p, const char *why)
-{
-	fail(((struct cell_rank *)p->owner)->run, SEVERITY_CAUSE, why);
-}
-
-static const struct proc_ops rank_ops = {
-	.on_launched = rank_launched, .on_event = rank_event, .on_gone = rank_gone, .on_failed = rank_failed,
-};
-
-static void launch(struct cell_run *r)
-{
-	for (int i = 0; i < r->n_ranks && r->phase == PHASE_LAUNCH; i++) {
-		struct cell_rank *k = &r->ranks[i];
-
-		k->proc.ops = &rank_ops;
-		k->proc.owner = k;
-		proc_launch(&k->proc, cell_rank_config(r, k), k->proc.host->spec->addr);
-	}
-}
-
-static void connect_all(struct cell_run *r)
-{
-	for (int i = 0; i < r->n_ranks && r->phase == PHASE_CONNECT; i++)
-		proc_tell(&r->ranks[i].proc, cell_rank_connects(r, &r->ranks[i]));
-}
-
-static void go(struct cell_run *r)
-{
-	int64_t at = bace_mono_ns() + BARRIER_LEAD_NS;
-	struct bace_err e = { 0 };
-
-	for (int i = 0; i < r->n_ranks && r->phase == PHASE_RUN; i++)
-		proc_tell(&r->ranks[i].proc, json_pack("{s:s,s:I}", "cmd", "go", "at_ns",
-			  (json_int_t)(at + r->ranks[i].proc.host->offset_ns)));
-	if (r->phase == PHASE_RUN && cell_script_start(r, at, &e))
-		fail(r, SEVERITY_CAUSE, e.msg);
 }
 
 /* ---- the end ---- */
@@ -403,7 +263,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	case PHASE_PREPARE:
 		hosts_missing(r->c, r->needed, missing, sizeof(missing));
 		snprintf(why, sizeof(why), "%s", missing[0] ? missing : "the plans could not be applied in time");
-		fail(r, SEVERITY_CAUSE, why);
+		cell_fail(r, SEVERITY_CAUSE, why);
 		break;
 	case PHASE_FAILING:
 		enter(r, PHASE_STOP);
@@ -419,7 +279,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		describe_wait(r, missing, sizeof(missing));
 		snprintf(why, sizeof(why), "gave up after %.1f s: waiting for %s", r->cell->timeout_s -
 			 fmax(0, (double)(r->deadline_ns - bace_mono_ns()) / 1e9), missing);
-		fail(r, SEVERITY_CAUSE, why);
+		cell_fail(r, SEVERITY_CAUSE, why);
 	}
 }
 
@@ -440,19 +300,19 @@ static void enter(struct cell_run *r, enum cell_phase phase)
 		prepare(r);
 		break;
 	case PHASE_LAUNCH:
-		launch(r);
+		cell_launch(r);
 		break;
 	case PHASE_BEFORE:
 		read_counters(r, PHASE_CONNECT);
 		break;
 	case PHASE_CONNECT:
-		connect_all(r);
+		cell_connect(r);
 		break;
 	case PHASE_START:
 		read_counters(r, PHASE_RUN);
 		break;
 	case PHASE_RUN:
-		go(r);
+		cell_go(r);
 		break;
 	case PHASE_AFTER:
 		read_counters(r, PHASE_STOP);

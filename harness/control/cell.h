@@ -87,9 +87,17 @@ int cell_script_start(struct cell_run *r, int64_t at_ns, struct bace_err *e);
 void cell_script_end(struct cell_run *r);
 /* Bytes of probes and of their answers on a link during the cell. */
 uint64_t cell_probe_bytes(const struct cell_run *r, int src, int dst);
+
+/* ---- cell_ranks.c: in the phases of these names ---- */
+void cell_launch(struct cell_run *r);
+void cell_connect(struct cell_run *r);
+void cell_go(struct cell_run *r);
+
+/* ---- cell.c ---- */
 /* The cell goes on where it waited for this. */
 void cell_advance(struct cell_run *r);
-void cell_fail(struct cell_run *r, const char *why);
+/* The cell ends, invalid; the heaviest reason is kept. */
+void cell_fail(struct cell_run *r, int severity, const char *why);
 
 /* ---- cell_check.c: is it valid? ---- */
 int cell_check(struct cell_run *r, struct bace_err *e);

@@ -22,7 +22,7 @@ static void on_done(void *arg, const struct bace_err *err)
 
 	r->scripted = false;
 	if (err)
-		cell_fail(r, err->msg);
+		cell_fail(r, SEVERITY_CAUSE, err->msg);
 	else if (r->phase == PHASE_RUN)
 		cell_advance(r);
 }
