@@ -68,6 +68,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 echo '#define BACE_VERSION "gpu-check"' > "$work/config.h"
+echo '#define GIT_REVISION ""' > "$work/git_revision.h"
 cd "$root"
 flags=(-std=gnu17 -O2 -g -D_GNU_SOURCE -w -I. "-I$work")
 worker=()
