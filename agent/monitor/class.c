@@ -159,12 +159,11 @@ static const struct source_ops ops = { .name = "class", .read = class_read, .des
 
 int source_class(struct monitor *m, struct source **out, struct bace_err *e)
 {
-	struct class_source *s = calloc(1, sizeof(*s));
+	struct class_source *s = source_new(m, &ops, sizeof(*s), e);
 	int rc;
 
 	if (!s)
-		return bace_fail(e, ENOMEM, "sample: out of memory");
-	s->base = (struct source){ .ops = &ops, .monitor = m };
+		return -ENOMEM;
 	rc = nl_open(NETLINK_ROUTE, &s->nl, e);
 	if (rc)
 		class_destroy(&s->base);

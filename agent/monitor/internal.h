@@ -26,6 +26,11 @@ struct source {				/* the first member of each kind's own */
 	struct monitor *monitor;
 };
 
+/* A zeroed source of `size' bytes; NULL, e says so: out of memory. */
+void *source_new(struct monitor *m, const struct source_ops *ops, size_t size, struct bace_err *e);
+/* destroy() of one that owns nothing else. */
+void source_free(struct source *s);
+
 struct probe_target {
 	char addr[46];
 	uint16_t port;

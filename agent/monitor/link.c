@@ -75,12 +75,11 @@ static const struct source_ops ops = { .name = "link", .read = link_read, .destr
 
 int source_link(struct monitor *m, struct source **out, struct bace_err *e)
 {
-	struct link_source *s = calloc(1, sizeof(*s));
+	struct link_source *s = source_new(m, &ops, sizeof(*s), e);
 	int rc;
 
 	if (!s)
-		return bace_fail(e, ENOMEM, "sample: out of memory");
-	s->base = (struct source){ .ops = &ops, .monitor = m };
+		return -ENOMEM;
 	rc = nl_open(NETLINK_ROUTE, &s->nl, e);
 	if (rc)
 		link_destroy(&s->base);

@@ -42,6 +42,24 @@ static const struct {
 	{ "gpu", source_gpu },	 { "rapl", source_rapl },   { "probe", source_probe },
 };
 
+void *source_new(struct monitor *m, const struct source_ops *ops, size_t size, struct bace_err *e)
+{
+	struct source *s = calloc(1, size);
+
+	if (!s) {
+		bace_fail(e, ENOMEM, "sample: out of memory");
+		return NULL;
+	}
+	s->ops = ops;
+	s->monitor = m;
+	return s;
+}
+
+void source_free(struct source *s)
+{
+	free(s);
+}
+
 const struct monitor_config *monitor_config(const struct monitor *m)
 {
 	return &m->cfg;

@@ -27,22 +27,12 @@ static int gpu_read(struct source *s, bool full, struct bace_buf *rows, struct b
 	return 0;
 }
 
-static void gpu_destroy(struct source *s)
-{
-	free(s);
-}
-
-static const struct source_ops gpu_ops = { .name = "gpu", .read = gpu_read, .destroy = gpu_destroy };
+static const struct source_ops gpu_ops = { .name = "gpu", .read = gpu_read, .destroy = source_free };
 
 int source_gpu(struct monitor *m, struct source **out, struct bace_err *e)
 {
-	struct source *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return bace_fail(e, ENOMEM, "sample: out of memory");
-	*s = (struct source){ .ops = &gpu_ops, .monitor = m };
-	*out = s;
-	return 0;
+	*out = source_new(m, &gpu_ops, sizeof(**out), e);
+	return *out ? 0 : -ENOMEM;
 }
 
 /* ---- rapl ---- */
@@ -108,16 +98,15 @@ static const struct source_ops rapl_ops = { .name = "rapl", .read = rapl_read, .
 
 int source_rapl(struct monitor *m, struct source **out, struct bace_err *e)
 {
-	struct rapl_source *s = calloc(1, sizeof(*s));
+	struct rapl_source *s = source_new(m, &rapl_ops, sizeof(*s), e);
 	DIR *d = opendir("/sys/class/powercap");
 	struct dirent *f;
 
 	if (!s) {
 		if (d)
 			closedir(d);
-		return bace_fail(e, ENOMEM, "sample: out of memory");
+		return -ENOMEM;
 	}
-	s->base = (struct source){ .ops = &rapl_ops, .monitor = m };
 	while (d && (f = readdir(d)))
 		if (strstr(f->d_name, "rapl:"))
 			add_zone(s, f->d_name);

@@ -124,11 +124,10 @@ static const struct source_ops ops = { .name = "probe", .read = probe_read, .des
 int source_probe(struct monitor *m, struct source **out, struct bace_err *e)
 {
 	static const int families[] = { AF_INET, AF_INET6 };
-	struct probe_source *s = calloc(1, sizeof(*s));
+	struct probe_source *s = source_new(m, &ops, sizeof(*s), e);
 
 	if (!s)
-		return bace_fail(e, ENOMEM, "sample: out of memory");
-	s->base = (struct source){ .ops = &ops, .monitor = m };
+		return -ENOMEM;
 	s->fd[0] = s->fd[1] = -1;
 	for (int i = 0; i < 2; i++) {
 		s->fd[i] = socket(families[i], SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -39,20 +39,10 @@ static int self_read(struct source *s, bool full, struct bace_buf *rows, struct 
 	return row_u64(rows, rss, ';');
 }
 
-static void self_destroy(struct source *s)
-{
-	free(s);
-}
-
-static const struct source_ops ops = { .name = "self", .read = self_read, .destroy = self_destroy };
+static const struct source_ops ops = { .name = "self", .read = self_read, .destroy = source_free };
 
 int source_self(struct monitor *m, struct source **out, struct bace_err *e)
 {
-	struct source *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return bace_fail(e, ENOMEM, "sample: out of memory");
-	*s = (struct source){ .ops = &ops, .monitor = m };
-	*out = s;
-	return 0;
+	*out = source_new(m, &ops, sizeof(**out), e);
+	return *out ? 0 : -ENOMEM;
 }

@@ -290,13 +290,12 @@ static const struct source_ops ops = { .name = "tcp", .read = tcp_read, .destroy
 
 int source_tcp(struct monitor *m, struct source **out, struct bace_err *e)
 {
-	struct tcp_source *s = calloc(1, sizeof(*s));
+	struct tcp_source *s = source_new(m, &ops, sizeof(*s), e);
 	struct timeval patience = { .tv_usec = 100000 };
 	int rc;
 
 	if (!s)
-		return bace_fail(e, ENOMEM, "sample: out of memory");
-	s->base = (struct source){ .ops = &ops, .monitor = m };
+		return -ENOMEM;
 	rc = nl_open(NETLINK_SOCK_DIAG, &s->nl, e);
 	if (!rc)
 		setsockopt(mnl_socket_get_fd(s->nl), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
