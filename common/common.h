@@ -170,4 +170,7 @@ int bace_outfile_close(struct bace_outfile *o, int rc, struct bace_err *e);
 /* 64-bit FNV-1a, for digests of canonical keys (not for security). */
 uint64_t bace_hash64(const void *p, size_t n, uint64_t seed);
 
+/* For qsort: doubles, ascending. */
+int bace_by_double(const void *a, const void *b);
+
 #endif

@@ -67,3 +67,10 @@ const char *bace_fmt_size(char buf[BACE_FMT_MAX], double bytes)
 
 	return format(buf, bytes, s, ARRAY_LEN(s));
 }
+
+int bace_by_double(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}

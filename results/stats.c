@@ -13,13 +13,6 @@ double stats_mean(const double *v, size_t n)
 	return n ? sum / (double)n : NAN;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double quantile_sorted(const double *v, size_t n, double q)
 {
 	double at = q * (double)(n - 1);
@@ -37,7 +30,7 @@ double stats_quantile(const double *v, size_t n, double q)
 	if (!n || !sorted || !(q >= 0 && q <= 1))
 		return NAN;
 	memcpy(sorted, v, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), ascending);
+	qsort(sorted, n, sizeof(*sorted), bace_by_double);
 	return quantile_sorted(sorted, n, q);
 }
 
@@ -62,7 +55,7 @@ void stats_bootstrap(const double *v, size_t n, double (*statistic)(const double
 			draw[i] = v[bace_rng_below(&r, n)];
 		values[k] = statistic(draw, n);
 	}
-	qsort(values, (size_t)resamples, sizeof(*values), ascending);
+	qsort(values, (size_t)resamples, sizeof(*values), bace_by_double);
 	*lo = quantile_sorted(values, (size_t)resamples, (1 - level) / 2);
 	*hi = quantile_sorted(values, (size_t)resamples, (1 + level) / 2);
 }

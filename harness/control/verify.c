@@ -108,13 +108,6 @@ static void on_end(evutil_socket_t fd, short what, void *arg)
 		verify_over(r);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int take_rtt(struct pair_run *p, const json_t *a)
 {
 	size_t n = json_array_size(a);
@@ -127,7 +120,7 @@ static int take_rtt(struct pair_run *p, const json_t *a)
 			return -EPROTO;
 		v[i] = (double)json_integer_value(json_array_get(a, i)) / 1e9;
 	}
-	qsort(v, n, sizeof(*v), by_value);
+	qsort(v, n, sizeof(*v), bace_by_double);
 	p->v->rtt_min_s = v[0];
 	p->v->rtt_median_s = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 	p->v->rtt_p99_s = v[(size_t)ceil(0.99 * (double)n) - 1];

@@ -89,13 +89,6 @@ static int reference_gpu(const struct cluster *c)
 	return best;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Mean of the regions' own bandwidth, summed in ascending order so that the
  * last bit does not depend on the order of the config. */
 static double mean_bandwidth_bps(const struct cluster *c)
@@ -107,7 +100,7 @@ static double mean_bandwidth_bps(const struct cluster *c)
 		return -1;
 	for (int r = 0; r < c->n_regions; r++)
 		v[r] = c->regions[r].bandwidth_bps;
-	qsort(v, (size_t)c->n_regions, sizeof(*v), by_value);
+	qsort(v, (size_t)c->n_regions, sizeof(*v), bace_by_double);
 	for (int r = 0; r < c->n_regions; r++)
 		sum += v[r];
 	return sum / c->n_regions;

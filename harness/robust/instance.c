@@ -257,13 +257,6 @@ static double last_arrival_s(const struct instance *s)
 	return t;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* When links are drawn anew, ascending; returns how many. */
 static int adverse_times(const struct instance *s, const struct setting *from, double *at)
 {
@@ -273,7 +266,7 @@ static int adverse_times(const struct instance *s, const struct setting *from, d
 	for (int i = 0; i < s->e.n_jobs; i++)
 		if (s->e.jobs[i].arrival_s > lead)
 			at[n++] = s->e.jobs[i].arrival_s - lead;
-	qsort(at, (size_t)n, sizeof(*at), by_value);
+	qsort(at, (size_t)n, sizeof(*at), bace_by_double);
 	return n;
 }
 

@@ -68,13 +68,6 @@ struct shape_interval shape_loss_interval(const struct shape_path *p, uint64_t s
 	return (struct shape_interval){ x, fmax(0, middle - half), fmin(1, middle + half) };
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct shape_interval shape_median_interval(double *v, int n)
 {
 	double half = Z95 * sqrt(n) / 2;
@@ -82,7 +75,7 @@ struct shape_interval shape_median_interval(double *v, int n)
 
 	if (n <= 0)
 		return (struct shape_interval){ 0 };
-	qsort(v, (size_t)n, sizeof(*v), by_value);
+	qsort(v, (size_t)n, sizeof(*v), bace_by_double);
 	low = low < 0 ? 0 : low;
 	high = high > n - 1 ? n - 1 : high;
 	return (struct shape_interval){ n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2, v[low], v[high] };

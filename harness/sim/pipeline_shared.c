@@ -304,13 +304,6 @@ static int run(struct shared *s, struct bace_err *e)
 	return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static struct shared_result summarise(struct runner *j, int warmup, int n)
 {
 	struct shared_result r = { .first_step = INFINITY, .mean_step = INFINITY, .median_step = INFINITY };
@@ -319,7 +312,7 @@ static struct shared_result summarise(struct runner *j, int warmup, int n)
 	if (j->dead)
 		return r;
 	r.first_step = j->steps[0];
-	qsort(v, (size_t)n, sizeof(*v), by_value);
+	qsort(v, (size_t)n, sizeof(*v), bace_by_double);
 	for (int i = 0; i < n; i++)
 		sum += v[i];
 	r.mean_step = sum / n;
