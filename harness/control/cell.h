@@ -51,7 +51,7 @@ struct cell_run {
 	struct cell_rank *ranks;
 	struct cell_job *jobs;
 	struct shape_stats *stats[N_READOUTS];	/* [n_hosts] each; v NULL: not read */
-	size_t cap_ops, cap_flows;
+	size_t cap_ops, cap_flows, cap_flow_steps;
 	int severity;			/* of the reason in out->invalid_why */
 	bool scripted;			/* the cell's script runs */
 	uint64_t *probe_base;		/* [n_regions^2], bytes of probes before it; NULL: no script */

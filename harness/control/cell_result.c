@@ -99,6 +99,30 @@ static int take_ops(struct cell_run *r, struct cell_rank *k, const json_t *a, st
 	return 0;
 }
 
+/* Its rows by step, of the flow that was added last. */
+static int take_flow_steps(struct cell_run *r, struct cell_rank *k, const json_t *a, struct bace_err *e)
+{
+	size_t n = (size_t)r->out->n_flow_steps;
+
+	for (size_t i = 0; i < json_array_size(a); i++) {
+		json_int_t v[11];	/* as worker.h has them */
+		bool good = read_row(json_array_get(a, i), v, ARRAY_LEN(v)) && known_step(r, v[0]);
+
+		for (size_t c = 1; good && c < ARRAY_LEN(v); c++)
+			good = v[c] >= 0;
+		if (!good || v[3] > UINT32_MAX || v[5] > UINT32_MAX)
+			return malformed(k, "step of a flow", i, e);
+		if (BACE_PUSH(r->out->flow_steps, n, r->cap_flow_steps, ((struct tb_flow_step){
+			.flow = r->out->n_flows - 1, .step = (int32_t)v[0], .bytes_sent = (uint64_t)v[1],
+			.retrans_bytes = (uint64_t)v[2], .rtt_us = (uint32_t)v[3], .delivery_rate_bps = (uint64_t)v[4],
+			.min_rtt_us = (uint32_t)v[5], .cwnd_bytes = (uint64_t)v[6], .busy_us = (uint64_t)v[7],
+			.rwnd_limited_us = (uint64_t)v[8], .sndbuf_limited_us = (uint64_t)v[9], .app_limited = v[10] })))
+			return bace_fail(e, ENOMEM, "steps of flows: out of memory");
+		r->out->n_flow_steps = (int)n;
+	}
+	return 0;
+}
+
 static int take_flow(struct cell_run *r, struct cell_rank *k, const json_t *j, size_t index,
 		     struct bace_err *e)
 {
@@ -127,7 +151,7 @@ static int take_flow(struct cell_run *r, struct cell_rank *k, const json_t *j, s
 	if (BACE_PUSH(r->out->flows, n, r->cap_flows, f))
 		return bace_fail(e, ENOMEM, "flows: out of memory");
 	r->out->n_flows = (int)n;
-	return 0;
+	return take_flow_steps(r, k, json_object_get(j, "steps"), e);
 }
 
 int cell_take_done(struct cell_run *r, struct cell_rank *k, const json_t *line, struct bace_err *e)
@@ -174,11 +198,13 @@ void tb_result_free(struct tb_result *r)
 	free(r->steps);
 	free(r->ops);
 	free(r->flows);
+	free(r->flow_steps);
 	free(r->links);
 	tb_log_free(&r->log);
 	r->steps = NULL;
 	r->ops = NULL;
 	r->flows = NULL;
+	r->flow_steps = NULL;
 	r->links = NULL;
-	r->n_steps = r->n_ops = r->n_flows = r->n_links = 0;
+	r->n_steps = r->n_ops = r->n_flows = r->n_flow_steps = r->n_links = 0;
 }

@@ -165,6 +165,18 @@ struct tb_flow {		/* one hop of one job, both directions, from tcp_info */
 	char congestion_control[16];
 };
 
+/* tcp_info of one flow as its sending stage ended a step. Bytes and times are of
+ * the step, the rest as it was then. */
+struct tb_flow_step {
+	int32_t flow, step;	/* index into tb_result.flows; < 0: warm-up */
+	uint64_t bytes_sent, retrans_bytes;
+	uint64_t delivery_rate_bps, cwnd_bytes;
+	uint64_t busy_us;	/* with something to send; of it, held up by the receiver's */
+	uint64_t rwnd_limited_us, sndbuf_limited_us;	/* window, by the sender's own buffer */
+	uint32_t rtt_us, min_rtt_us;
+	bool app_limited;	/* delivery_rate_bps is what was offered, not what the path gives */
+};
+
 struct tb_link_check {		/* one directed region pair with traffic in this cell */
 	int src, dst;
 	uint64_t tc_bytes;	/* counted by the class */
@@ -182,6 +194,8 @@ struct tb_result {
 	struct tb_op *ops;
 	int n_flows;
 	struct tb_flow *flows;
+	int n_flow_steps;	/* by flow, then step; none of hops that NCCL carries */
+	struct tb_flow_step *flow_steps;
 	int n_links;
 	struct tb_link_check *links;
 	int64_t barrier_spread_ns;	/* first to last rank's start */

@@ -219,6 +219,22 @@ static json_t *flows_json(const struct tb_result *r)
 	return a;
 }
 
+static json_t *flow_steps_json(const struct tb_result *r)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < r->n_flow_steps; i++) {
+		const struct tb_flow_step *s = &r->flow_steps[i];
+
+		json_array_append_new(a, json_pack("[i,i,I,I,I,I,I,I,I,I,I,b]", s->flow, s->step,
+			(json_int_t)s->bytes_sent, (json_int_t)s->retrans_bytes, (json_int_t)s->delivery_rate_bps,
+			(json_int_t)s->cwnd_bytes, (json_int_t)s->busy_us, (json_int_t)s->rwnd_limited_us,
+			(json_int_t)s->sndbuf_limited_us, (json_int_t)s->rtt_us, (json_int_t)s->min_rtt_us,
+			s->app_limited));
+	}
+	return a;
+}
+
 static json_t *links_json(const struct tb_result *r)
 {
 	json_t *a = json_array();
@@ -235,9 +251,9 @@ static json_t *links_json(const struct tb_result *r)
 
 json_t *codec_result(const struct tb_result *r)
 {
-	return json_pack("{s:b,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:o}", "valid", r->valid, "why",
+	return json_pack("{s:b,s:s,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:o}", "valid", r->valid, "why",
 		r->invalid_why, "steps", steps_json(r), "ops", ops_json(r), "flows", flows_json(r),
-		"links", links_json(r), "barrier_spread_ns", (json_int_t)r->barrier_spread_ns,
+		"flow_steps", flow_steps_json(r), "links", links_json(r), "barrier_spread_ns", (json_int_t)r->barrier_spread_ns,
 		"lateness_p99_ns", (json_int_t)r->lateness_p99_ns, "delay_lateness_p99_ns",
 		(json_int_t)r->delay_lateness_p99_ns, "log", codec_log(&r->log));
 }
@@ -257,7 +273,6 @@ static int read_steps(const json_t *a, struct tb_result *r)
 	}
 	return r->steps ? 0 : -ENOMEM;
 }
-
 static int read_ops(const json_t *a, struct tb_result *r)
 {
 	r->ops = items(a, &r->n_ops, sizeof(*r->ops));
@@ -301,6 +316,32 @@ static int read_flows(const json_t *a, struct tb_result *r)
 	return r->flows ? 0 : -ENOMEM;
 }
 
+static int read_flow_steps(const json_t *a, struct tb_result *r)
+{
+	r->flow_steps = items(a, &r->n_flow_steps, sizeof(*r->flow_steps));
+	for (int i = 0; r->flow_steps && i < r->n_flow_steps; i++) {
+		struct tb_flow_step *s = &r->flow_steps[i];
+		json_int_t v[9];
+		int app_limited;
+
+		if (json_unpack(json_array_get(a, (size_t)i), "[i,i,I,I,I,I,I,I,I,I,I,b]", &s->flow, &s->step, &v[0],
+				&v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7], &v[8], &app_limited) ||
+		    s->flow < 0 || s->flow >= r->n_flows)
+			return -EPROTO;
+		s->bytes_sent = (uint64_t)v[0];
+		s->retrans_bytes = (uint64_t)v[1];
+		s->delivery_rate_bps = (uint64_t)v[2];
+		s->cwnd_bytes = (uint64_t)v[3];
+		s->busy_us = (uint64_t)v[4];
+		s->rwnd_limited_us = (uint64_t)v[5];
+		s->sndbuf_limited_us = (uint64_t)v[6];
+		s->rtt_us = (uint32_t)v[7];
+		s->min_rtt_us = (uint32_t)v[8];
+		s->app_limited = app_limited;
+	}
+	return r->flow_steps ? 0 : -ENOMEM;
+}
+
 static int read_links(const json_t *a, struct tb_result *r)
 {
 	r->links = items(a, &r->n_links, sizeof(*r->links));
@@ -322,16 +363,16 @@ static int read_links(const json_t *a, struct tb_result *r)
 
 int codec_result_read(const json_t *in, struct tb_result *out, struct bace_err *e)
 {
-	json_t *steps, *ops, *flows, *links;
+	json_t *steps, *ops, *flows, *flow_steps, *links;
 	json_int_t v[3];
 	json_error_t je;
 	const char *why;
 	int valid, rc;
 
 	*out = (struct tb_result){ 0 };
-	if (json_unpack_ex((json_t *)in, &je, 0, "{s:b,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I}", "valid",
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:b,s:s,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:I}", "valid",
 			   &valid, "why", &why, "steps", &steps, "ops", &ops, "flows", &flows,
-			   "links", &links, "barrier_spread_ns", &v[0], "lateness_p99_ns", &v[1],
+			   "flow_steps", &flow_steps, "links", &links, "barrier_spread_ns", &v[0], "lateness_p99_ns", &v[1],
 			   "delay_lateness_p99_ns", &v[2]))
 		return bad(e, "result", &je);
 	out->valid = valid;
@@ -340,7 +381,7 @@ int codec_result_read(const json_t *in, struct tb_result *out, struct bace_err *
 	out->lateness_p99_ns = v[1];
 	out->delay_lateness_p99_ns = v[2];
 	if ((rc = read_steps(steps, out)) || (rc = read_ops(ops, out)) ||
-	    (rc = read_flows(flows, out)) || (rc = read_links(links, out)) ||
+	    (rc = read_flows(flows, out)) || (rc = read_flow_steps(flow_steps, out)) || (rc = read_links(links, out)) ||
 	    (rc = codec_log_read(json_object_get(in, "log"), &out->log, e))) {
 		tb_result_free(out);
 		return bace_fail(e, -rc, "result: malformed rows");

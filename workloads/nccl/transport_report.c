@@ -100,7 +100,7 @@ static json_t *flow_json(const struct transport *t, int hop)
 		{ "rtt_us", s->rtt_us },		{ "min_rtt_us", s->min_rtt_us },
 		{ "delivery_rate_bps", s->delivery_rate_bps }, { "busy_us", s->busy_us },
 		{ "rwnd_limited_us", s->rwnd_limited_us }, { "sndbuf_limited_us", s->sndbuf_limited_us },
-		{ "sockets", (uint64_t)c->sockets.n },
+		{ "cwnd_bytes", s->cwnd_bytes }, { "sockets", (uint64_t)c->sockets.n },
 	};
 	json_t *j = json_pack("{s:i,s:b,s:s,s:s}", "hop", t->spec->hops[hop].hop, "forward",
 		t->spec->hops[hop].role == HOP_CONNECT, "peer", c->peer, "congestion_control", s->congestion_control);

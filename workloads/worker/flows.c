@@ -129,10 +129,15 @@ static json_t *rows_json(const struct flow *x)
 	json_t *a = json_array();
 
 	for (int i = 0; i < x->n_rows; i++) {
-		const struct net_info *t = &x->rows[i].t;
+		static const struct net_info none;
+		const struct net_info *t = &x->rows[i].t, *was = i ? &x->rows[i - 1].t : &none;
 
-		json_array_append_new(a, json_pack("[i,I,I,I,I]", x->rows[i].step, (json_int_t)t->bytes_sent,
-			(json_int_t)t->retrans_bytes, (json_int_t)t->rtt_us, (json_int_t)t->delivery_rate_bps));
+		json_array_append_new(a, json_pack("[i,I,I,I,I,I,I,I,I,I,i]", x->rows[i].step,
+			(json_int_t)(t->bytes_sent - was->bytes_sent), (json_int_t)(t->retrans_bytes - was->retrans_bytes),
+			(json_int_t)t->rtt_us, (json_int_t)t->delivery_rate_bps, (json_int_t)t->min_rtt_us,
+			(json_int_t)t->cwnd_bytes, (json_int_t)(t->busy_us - was->busy_us),
+			(json_int_t)(t->rwnd_limited_us - was->rwnd_limited_us),
+			(json_int_t)(t->sndbuf_limited_us - was->sndbuf_limited_us), t->app_limited));
 	}
 	return a;
 }
@@ -151,10 +156,11 @@ json_t *flows_json(const struct flows *f)
 			continue;
 		}
 		read_counters(h, &now);
-		j = json_pack("{s:i,s:b,s:s,s:s,s:I,s:I,s:I}", "hop", hop_spec(h)->hop, "forward",
+		j = json_pack("{s:i,s:b,s:s,s:s,s:I,s:I,s:I,s:I,s:b}", "hop", hop_spec(h)->hop, "forward",
 			hop_spec(h)->role == HOP_CONNECT, "peer", h->peer, "congestion_control",
 			now.t.congestion_control, "rtt_us", (json_int_t)now.t.rtt_us, "min_rtt_us",
-			(json_int_t)now.t.min_rtt_us, "delivery_rate_bps", (json_int_t)now.t.delivery_rate_bps);
+			(json_int_t)now.t.min_rtt_us, "delivery_rate_bps", (json_int_t)now.t.delivery_rate_bps,
+			"cwnd_bytes", (json_int_t)now.t.cwnd_bytes, "app_limited", now.t.app_limited);
 		add_counters(j, &now, &none);
 		add_counters(measured, &now, &f->v[i].start);
 		json_object_set_new(j, "measured", measured);

@@ -220,6 +220,8 @@ int net_info(int fd, struct net_info *out)
 	out->busy_us = t.tcpi_busy_time;
 	out->rwnd_limited_us = t.tcpi_rwnd_limited;
 	out->sndbuf_limited_us = t.tcpi_sndbuf_limited;
+	out->cwnd_bytes = (uint64_t)t.tcpi_snd_cwnd * t.tcpi_snd_mss;
+	out->app_limited = t.tcpi_delivery_rate_app_limited;
 	out->rtt_us = t.tcpi_rtt;
 	out->min_rtt_us = t.tcpi_min_rtt;
 	return 0;
@@ -235,6 +237,8 @@ void net_info_add(struct net_info *to, const struct net_info *t)
 	to->busy_us += t->busy_us;
 	to->rwnd_limited_us += t->rwnd_limited_us;
 	to->sndbuf_limited_us += t->sndbuf_limited_us;
+	to->cwnd_bytes += t->cwnd_bytes;
+	to->app_limited |= t->app_limited;
 }
 
 int net_unacked(int fd)

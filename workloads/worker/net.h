@@ -28,7 +28,9 @@ struct net_info {
 	uint64_t wire_bytes;		/* L2, with the headers of every segment sent */
 	uint64_t bytes_sent, retrans_bytes, segs_out;
 	uint64_t delivery_rate_bps, busy_us, rwnd_limited_us, sndbuf_limited_us;
+	uint64_t cwnd_bytes;
 	uint32_t rtt_us, min_rtt_us;
+	bool app_limited;		/* the sender bounded delivery_rate_bps */
 	char congestion_control[16];
 };
 

@@ -84,9 +84,15 @@
  *   wire_bytes is L2, every segment with its headers, SYN, FIN and pure ACKs
  *   included. Also in it: "peer", "messages", "bytes_sent"
  *   (with retransmissions), "segs_out", "delivery_rate_bps", "busy_us",
- *   "rwnd_limited_us", "sndbuf_limited_us"; "measured": {the counters, from the
- *   end of the warm-up on}; "steps": [[step, bytes_sent, retrans_bytes, rtt_us,
- *   delivery_rate_bps], ...] as the sending stage ended each step.
+ *   "rwnd_limited_us", "sndbuf_limited_us", "cwnd_bytes", "app_limited";
+ *   "measured": {the counters, from the end of the warm-up on}; "steps":
+ *   [[step, bytes_sent, retrans_bytes, rtt_us, delivery_rate_bps, min_rtt_us,
+ *   cwnd_bytes, busy_us, rwnd_limited_us, sndbuf_limited_us, app_limited], ...],
+ *   read as the sending stage ended each step: bytes and times busy or limited
+ *   are of the step alone (from the end of the one before, or the connection's
+ *   start), the rest as it was then. app_limited: 1 if the sender, not the
+ *   network, bounded delivery_rate_bps when that was measured. Of several
+ *   sockets: sums; round trips of the first; app_limited if any is.
  *   A flow of an nccl hop: wire_bytes of all sockets that this process had to the
  *   peer's address, NCCL's own talk included. Also, from bace-worker-nccl: "nccl":
  *   {"version": N, "paths": what its log said, "gpu": {"bus": B, "name": T,

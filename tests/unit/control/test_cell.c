@@ -66,6 +66,30 @@ static void check_ops(const struct tb_cell *cell, const struct tb_result *r)
 	assert_int_equal(received, want_received * (cell->warmup_steps + cell->steps));
 }
 
+/* A row a step, whose bytes are those of a step's messages. */
+static void check_flow_steps(const struct tb_cell *cell, const struct tb_result *r, int flow)
+{
+	const struct tb_job *j = &cell->jobs[0];
+	uint64_t a_step = (uint64_t)j->micro_batches * j->hops[r->flows[flow].hop].bytes, sent = 0;
+	int n = cell->warmup_steps + cell->steps;
+
+	assert_int_equal(r->n_flow_steps, r->n_flows * n);
+	for (int i = 0; i < n; i++) {
+		const struct tb_flow_step *s = &r->flow_steps[flow * n + i];
+
+		assert_int_equal(s->flow, flow);
+		assert_int_equal(s->step, i - cell->warmup_steps);
+		assert_true(s->rtt_us > 0 && s->min_rtt_us > 0 && s->min_rtt_us <= s->rtt_us * 8);
+		assert_true(s->cwnd_bytes > 0);
+		assert_true(s->delivery_rate_bps > 0);
+		assert_true(s->rwnd_limited_us <= s->busy_us && s->sndbuf_limited_us <= s->busy_us);
+		sent += s->bytes_sent;
+	}
+	/* What the kernel had yet to send at the end of the last step is in none. */
+	assert_true(sent > (uint64_t)(n - 1) * a_step);
+	assert_true(sent <= r->flows[flow].wire_bytes);
+}
+
 static void check_flows(const struct tb_cell *cell, const struct tb_result *r)
 {
 	const struct tb_job *j = &cell->jobs[0];
@@ -80,6 +104,7 @@ static void check_flows(const struct tb_cell *cell, const struct tb_result *r)
 		assert_true(f->payload_bytes >= messages * j->hops[f->hop].bytes);
 		assert_true(f->wire_bytes > f->payload_bytes);
 		assert_true(f->congestion_control[0]);
+		check_flow_steps(cell, r, i);
 	}
 }
 

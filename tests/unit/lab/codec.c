@@ -58,8 +58,11 @@ static void test_result(void **state)
 		.forward = true, .payload_bytes = 1ull << 40, .wire_bytes = 77, .retrans_bytes = 3,
 		.rtt_us = 4000, .min_rtt_us = 3999, .congestion_control = "cubic" } };
 	struct tb_link_check links[] = { { 2, 0, 1000, 1001, 2, true } };
+	struct tb_flow_step flow_steps[] = { { .flow = 0, .step = 3, .bytes_sent = 1ull << 41, .retrans_bytes = 1,
+		.delivery_rate_bps = 2, .cwnd_bytes = 3, .busy_us = 4, .rwnd_limited_us = 5, .sndbuf_limited_us = 6,
+		.rtt_us = 7, .min_rtt_us = 8, .app_limited = true } };
 	struct tb_result in = { .valid = false, .invalid_why = "shaperd of a-gw died", .n_steps = 2,
-		.steps = steps, .n_ops = 1, .ops = ops, .n_flows = 1, .flows = flows, .n_links = 1,
+		.steps = steps, .n_ops = 1, .ops = ops, .n_flows = 1, .flows = flows, .n_links = 1, .n_flow_steps = 1, .flow_steps = flow_steps,
 		.links = links, .barrier_spread_ns = 11, .lateness_p99_ns = 12,
 		.delay_lateness_p99_ns = 13 }, out;
 	struct bace_err e = { 0 };
@@ -75,8 +78,16 @@ static void test_result(void **state)
 	assert_int_equal(out.ops[0].planned_end_ns, 4);
 	assert_int_equal(out.flows[0].payload_bytes, 1ull << 40);
 	assert_string_equal(out.flows[0].congestion_control, "cubic");
+	assert_int_equal(out.n_flow_steps, 1);
+	assert_memory_equal(out.flow_steps, flow_steps, offsetof(struct tb_flow_step, app_limited));
+	assert_true(out.flow_steps[0].app_limited);
 	assert_true(out.links[0].valid);
 	assert_int_equal(out.delay_lateness_p99_ns, 13);
+	tb_result_free(&out);
+	json_array_clear(json_object_get(j, "flows"));
+	assert_int_equal(codec_result_read(j, &out, &e), -EPROTO);	/* a step of no flow */
+	json_array_clear(json_object_get(j, "flow_steps"));
+	assert_int_equal(codec_result_read(j, &out, &e), 0);
 	tb_result_free(&out);
 	json_array_append_new(json_object_get(j, "steps"), json_string("x"));
 	assert_int_equal(codec_result_read(j, &out, &e), -EPROTO);
