@@ -40,7 +40,7 @@ static int do_change(struct agent *a, json_int_t id, struct wire_reader *r)
 	int n, rc;
 
 	wire_read_only(r, keys, ARRAY_LEN(keys));
-	j = wire_read_array(r, "changes", 256);
+	j = wire_read_array(r, "changes", WIRE_CHANGES_MAX);
 	if (r->rc)
 		return r->rc;
 	rc = wire_decode_changes(j, &v, &n, r->e);

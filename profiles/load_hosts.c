@@ -98,7 +98,7 @@ static bool read_host(config_setting_t *s, void *arg)
 	return true;
 }
 
-/* Who shapes: one gateway, or the only host itself. */
+/* Who shapes: one gateway, or each host for itself. */
 static void check_region(const struct cluster *c, config_setting_t *list, int region)
 {
 	const struct region *r = &c->regions[region];
@@ -118,11 +118,8 @@ static void check_region(const struct cluster *c, config_setting_t *list, int re
 	if (gateways > 1)
 		cfg_error(list, "has %d gateways in region %s: one, through which all its traffic goes", gateways,
 			  r->name);
-	if (!gateways && hosts > 1)
-		cfg_error(list, "has %d hosts and no gateway in region %s: they could not share a link's queue", hosts,
-			  r->name);
-	if (!gateways && hosts == 1 && !shaped)
-		cfg_error(list, "has no gateway in region %s: its host needs `egress', the interface to shape",
+	if (!gateways && shaped < hosts)
+		cfg_error(list, "has no gateway in region %s: each host there needs `egress', the interface to shape",
 			  r->name);
 	if (!r->n_prefixes)
 		cfg_error(list, "region %s needs `prefixes', the addresses of its hosts", r->name);

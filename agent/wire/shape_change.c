@@ -4,7 +4,6 @@
 
 #include "agent/wire/wire.h"
 
-#define CHANGES_MAX 256
 #define RATE_MAX 10000000000000ull	/* wider than any shaper's; shaperd refuses the rest */
 #define TIME_MAX 3600000000000ll
 #define TRACE_MAX_NS 100000000000000000ll
@@ -70,8 +69,8 @@ int wire_decode_changes(const json_t *j, struct shape_change **out, int *n, stru
 	struct shape_change *v;
 	int rc = 0;
 
-	if (!json_is_array(j) || !count || count > CHANGES_MAX)
-		return bace_fail(e, EPROTO, "changes: must be an array of 1 to %d", CHANGES_MAX);
+	if (!json_is_array(j) || !count || count > WIRE_CHANGES_MAX)
+		return bace_fail(e, EPROTO, "changes: must be an array of 1 to %d", WIRE_CHANGES_MAX);
 	v = calloc(count, sizeof(*v));
 	if (!v)
 		return bace_fail(e, ENOMEM, "changes: out of memory");

@@ -185,6 +185,7 @@ void wire_read_only(struct wire_reader *r, const char *const *keys, size_t n);
 json_t *wire_encode_shape(const struct shape_spec *s);
 /* *out owns its links: free(out->links). */
 int wire_decode_shape(const json_t *j, struct shape_spec *out, struct bace_err *e);
+#define WIRE_CHANGES_MAX 256		/* in one frame */
 /* An array; what a change does not set is left out. *out: free(). */
 json_t *wire_encode_changes(const struct shape_change *v, int n);
 int wire_decode_changes(const json_t *j, struct shape_change **out, int *n, struct bace_err *e);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/control/internal.h"
+#include "harness/control/divide.h"
 
 #define MODULE "control"
 
@@ -42,7 +42,7 @@ static void tell_ready(struct host *h)
 	}
 }
 
-static void tell_trouble(struct host *h, const char *why)
+void host_trouble(struct host *h, const char *why)
 {
 	for (struct watcher *w = h->c->watchers, *next; w; w = next) {
 		next = w->next;
@@ -97,6 +97,8 @@ static void request_end(struct request *r, const json_t *reply, const struct bac
 		copy = *err;
 	if (!strcmp(r->type, "plan"))
 		h->planned = reply != NULL;
+	if (!strcmp(r->type, "plan") && reply)
+		divider_planned(h);
 	if (r->timer)
 		event_free(r->timer);
 	free(r);
@@ -270,7 +272,7 @@ static void on_lease_lost(struct host *h, const json_t *msg)
 	const char *text = json_string_value(json_object_get(msg, "text"));
 
 	h->planned = false;
-	tell_trouble(h, text ? text : "bace-shaperd is gone");
+	host_trouble(h, text ? text : "bace-shaperd is gone");
 }
 
 static void on_message(void *arg, struct wire_conn *conn, json_t *msg)
@@ -311,14 +313,14 @@ static void on_close(void *arg, struct wire_conn *conn, const char *why)
 		return;
 	}
 	h->conn = NULL;
-	h->planned = false;
+	h->planned = h->classes_sampled = false;
 	monitor_host_lost(h);
 	clock_stop(h);
 	snprintf(h->last_why, sizeof(h->last_why), "%.250s", why);
 	snprintf(text, sizeof(text), "its agent is gone: %s", why);
 	bace_log(BACE_WARN, MODULE, "%s: %s", h->spec->name, text);
 	/* Watchers first: they know what it means; then what hangs on it. */
-	tell_trouble(h, text);
+	host_trouble(h, text);
 	procs_host_lost(h, text);
 	fail_requests(h, text);
 }
@@ -346,11 +348,12 @@ int hosts_init(struct controller *c, struct bace_err *e)
 		c->hosts[i] = (struct host){ .c = c, .spec = &t->hosts[i], .index = i };
 	}
 	c->n_hosts = t->n_hosts;
-	return monitors_init(c, e);
+	return monitors_init(c, e) ? -ENOMEM : divider_init(c, e);
 }
 
 void hosts_free(struct controller *c)
 {
+	divider_free(c);
 	monitors_free(c);
 	for (int i = 0; i < c->n_hosts; i++) {
 		struct host *h = &c->hosts[i];

@@ -18,6 +18,7 @@ struct host;
 struct proc;
 struct watcher;
 struct host_monitor;
+struct divider;
 struct script_run;
 
 /* ---- tasks: what a caller waits for ---- */
@@ -72,6 +73,7 @@ struct host {
 	struct host_clock clock;
 	struct host_monitor *monitor;	/* NULL: never sampled */
 	struct shape_spec now;		/* its plan with changed rates; n_links 0: as in spec */
+	bool classes_sampled;		/* its agent reports its classes all the time */
 };
 
 struct controller {
@@ -95,6 +97,7 @@ struct controller {
 	struct watcher *watchers;
 	struct addr_region *addrs;	/* by address: whose traffic is it */
 	struct script_run *script;	/* the one that runs */
+	struct divider *divider;
 	uint64_t probe_token;
 };
 
@@ -121,6 +124,8 @@ struct watcher {
 
 void watcher_add(struct controller *c, struct watcher *w);
 void watcher_remove(struct controller *c, struct watcher *w);
+/* Something on a connected host makes what runs now invalid. */
+void host_trouble(struct host *h, const char *why);
 /* "a: why; b (3 in all)": wanted hosts (NULL: any) that are not ready. Returns how many. */
 int hosts_missing(struct controller *c, const bool *wanted, char *text, size_t cap);
 
@@ -142,7 +147,7 @@ void monitors_free(struct controller *c);
 void monitor_take(struct host *h, const json_t *msg);
 void monitor_host_lost(struct host *h);
 /* Asks one host; counters in the answer are added to *sum. */
-json_t *monitor_request(const struct host *h, const struct tb_monitor *m, bool on);
+json_t *monitor_request(struct host *h, const struct tb_monitor *m, bool on);
 int monitor_take_answer(struct host *h, const json_t *reply, struct tb_acted *sum, struct bace_err *e);
 /* Bytes of probes that the answers counted for a directed pair of regions. */
 uint64_t monitor_probe_bytes(const struct controller *c, int src, int dst);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/control/divide.h"
+
 #define MODULE "monitor"
 #define FRAME_L2 14
 #define IP_TCP_TS 52
@@ -304,21 +306,35 @@ static json_t *targets_of(const struct host *h)
 	return a;
 }
 
-json_t *monitor_request(const struct host *h, const struct tb_monitor *m, bool on)
+/* What of it this host has; what it has nothing of, it is not asked for. */
+static struct tb_monitor wanted_of(const struct host *h, const struct tb_monitor *m, bool on, bool has_targets)
+{
+	struct tb_monitor w = *m;
+
+	if (!h->spec->shape.n_links)
+		w.period_ms[TB_SRC_CLASS] = 0;
+	if (h->spec->gateway)
+		w.period_ms[TB_SRC_TCP] = 0;
+	if (!has_targets)
+		w.period_ms[TB_SRC_PROBE] = 0;
+	if (!on)
+		memset(w.period_ms, 0, sizeof(w.period_ms));
+	divider_wants(h, &w);
+	return w;
+}
+
+json_t *monitor_request(struct host *h, const struct tb_monitor *m, bool on)
 {
 	json_t *sources = json_object(), *targets = targets_of(h);
 	bool listens = m->period_ms[TB_SRC_PROBE] > 0 && probes(h);
+	struct tb_monitor w = wanted_of(h, m, on, json_array_size(targets) > 0);
 
-	for (int i = 0; on && i < TB_SOURCES; i++) {
-		/* What a host has nothing of, it is not asked for. */
-		bool has = i == TB_SRC_CLASS ? h->spec->shape.n_links > 0 : i == TB_SRC_TCP ? !h->spec->gateway :
-			   i == TB_SRC_PROBE ? json_array_size(targets) > 0 : true;
-
-		if (m->period_ms[i] && has)
-			json_object_set_new(sources, source_names[i], json_integer(m->period_ms[i]));
-	}
+	for (int i = 0; i < TB_SOURCES; i++)
+		if (w.period_ms[i])
+			json_object_set_new(sources, source_names[i], json_integer(w.period_ms[i]));
+	h->classes_sampled = w.period_ms[TB_SRC_CLASS] > 0;
 	return json_pack("{s:s,s:o,s:i,s:s,s:s,s:I,s:i,s:o}", "type", "sample", "sources", sources, "push_ms",
-		m->push_ms, "class_dev", h->spec->shape.egress, "probe_listen", listens ? h->spec->addr : "",
+		w.push_ms, "class_dev", h->spec->shape.egress, "probe_listen", listens ? h->spec->addr : "",
 		"token", (json_int_t)h->c->probe_token, "probe_packets",
 		m->probe_packets < 2 ? 2 : m->probe_packets, "targets", targets);
 }

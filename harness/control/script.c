@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/control/internal.h"
+#include "harness/control/divide.h"
 
 #define MODULE "script"
 #define ESTIMATES_MAX 2000000
@@ -155,8 +155,10 @@ static bool shapes_link(const struct host *h, int src, int dst)
 	return false;
 }
 
+/* Where hosts share the link, each has an even part of it to begin with. */
 static int set_rate(struct host *h, int dst, uint64_t rate_bps)
 {
+	int sharers = divider_sharers(h->c, h->spec->region, dst);
 	const struct shape_spec *plan = &h->spec->shape;
 	size_t bytes = (size_t)plan->n_links * sizeof(*plan->links);
 
@@ -171,7 +173,8 @@ static int set_rate(struct host *h, int dst, uint64_t rate_bps)
 	}
 	for (int i = 0; i < plan->n_links; i++)
 		if (plan->links[i].region == dst)
-			h->now.links[i].rate_bps = rate_bps ? rate_bps : plan->links[i].rate_bps;
+			h->now.links[i].rate_bps = rate_bps ? rate_bps / (uint64_t)(sharers > 1 ? sharers : 1)
+							    : plan->links[i].rate_bps;
 	return 0;
 }
 

@@ -31,7 +31,8 @@ int launch_check(const struct launch_options *o, const struct cluster *c, struct
 
 /* Who is there, for cell_build; free with lab_net_free. */
 int launch_net(const struct cluster *c, struct lab_net *out, struct bace_err *e);
-/* What each host shapes: gateways, and hosts of regions without one. */
+/* What each host shapes: gateways, and hosts of regions without one, which share
+ * their region's links (harness/control divides them). */
 int launch_topology(const struct cluster *scaled, const struct lab_traffic *t, enum delay_kind delay,
 		    bool allow_control_interface, struct tb_topology *out, struct bace_err *e);
 

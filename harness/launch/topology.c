@@ -1,5 +1,6 @@
 /* What is where on a real cluster: pure. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,32 @@ static bool has_gateway(const struct cluster *c, int region)
 	return false;
 }
 
+static int hosts_of(const struct cluster *c, int region)
+{
+	int n = 0;
+
+	for (int i = 0; i < c->n_hosts; i++)
+		n += c->hosts[i].region == region && !c->hosts[i].gateway;
+	return n;
+}
+
+/* Hosts without a gateway share their region's links: each plan has an even part
+ * of the rate, of which the controller makes what each needs, and room for as
+ * much as if it had all of it. */
+static void take_part(struct shape_spec *s, int sharers)
+{
+	for (int i = 0; sharers > 1 && i < s->n_links; i++) {
+		struct shape_link *l = &s->links[i];
+		double bdp = (double)l->rate_bps * (double)l->rtt_ns / 8e9;
+
+		if (!l->rate_bps)
+			continue;
+		if (!l->buffer_bytes)
+			l->buffer_bytes = (uint64_t)fmax(fmax(bdp, 1.2 * (double)l->message_bytes), 2 * s->mtu);
+		l->rate_bps = l->rate_bps / (uint64_t)sharers;
+	}
+}
+
 static int shape_of(const struct cluster *c, const struct cluster_host *h, const struct lab_traffic *t,
 		    enum delay_kind delay, struct shape_spec *s)
 {
@@ -47,7 +74,11 @@ static int shape_of(const struct cluster *c, const struct cluster_host *h, const
 	/* What comes in is delayed where it comes in. */
 	snprintf(s->ingress, sizeof(s->ingress), "%s", h->ingress);
 	s->delay = delay;
-	return lab_shape_links(c, h->region, true, t, s);
+	if (lab_shape_links(c, h->region, true, t, s))
+		return -ENOMEM;
+	if (alone)
+		take_part(s, hosts_of(c, h->region));
+	return 0;
 }
 
 int launch_topology(const struct cluster *c, const struct lab_traffic *t, enum delay_kind delay,
