@@ -18,6 +18,8 @@ struct channel {
 
 struct stage {
 	int job;
+	bool reducing;			/* its operations are done, its ring is not */
+	int sent, received;		/* rounds */
 	struct schedule_iter it;
 	struct op next;
 	bool more, running;
@@ -30,10 +32,11 @@ struct runner {
 	int n, chunks, n_channels;
 	int first_stage;		/* into stages */
 	struct channel *channels;
+	struct channel *rings;		/* [n]: into each stage, from the replica before; NULL: alone */
 	int n_left;			/* stages that are not done with this step */
 	int n_steps;			/* done */
 	double step_start, compute;	/* compute: seconds of a step, all stages */
-	double *steps;			/* [warmup + steps] */
+	double *steps, *starts;		/* [warmup + steps] */
 	bool dead;			/* some link passes nothing: no step ever ends */
 };
 
@@ -151,13 +154,83 @@ static void begin_step(struct shared *s, struct runner *j, double at)
 
 static void end_step(struct shared *s, struct runner *j, double at)
 {
-	if (j->n_steps < s->n_wanted)
+	if (j->n_steps < s->n_wanted) {
+		j->starts[j->n_steps] = j->step_start;
 		j->steps[j->n_steps] = at - j->step_start;
+	}
 	if (++j->n_steps == s->n_wanted)
 		s->n_unfinished--;
 	/* Goes on until all have what they need: the others still feel it. */
 	if (s->n_unfinished)
 		begin_step(s, j, at);
+}
+
+/* ---- replicas ---- */
+
+static int rounds(const struct runner *j)
+{
+	return j->rings ? 2 * (j->in->replicas - 1) : 0;
+}
+
+/* The same stage of the next replica. */
+static int next_in_ring(const struct shared *s, int index)
+{
+	const struct runner *j = &s->jobs[s->stages[index].job];
+	const struct runner *first = j - j->in->replica;
+
+	return first[(j->in->replica + 1) % j->in->replicas].first_stage + index - j->first_stage;
+}
+
+/* Receives the round that a stage waits for, if it is on its way: then it can
+ * send the next, or is done, at an event of its own. */
+static void try_receive(struct shared *s, int index)
+{
+	struct stage *st = &s->stages[index];
+	struct runner *j = &s->jobs[st->job];
+	struct channel *in = &j->rings[index - j->first_stage];
+
+	if (!st->reducing || st->running || !in->n)
+		return;
+	st->free = later(st->free, channel_pop(in));
+	st->received++;
+	st->running = true;
+	heap_push(s, (struct event){ .at = st->free, .stage = index });
+}
+
+static void begin_reduce(struct shared *s, int index)
+{
+	struct stage *st = &s->stages[index];
+
+	st->reducing = st->running = true;
+	st->sent = st->received = 0;
+	heap_push(s, (struct event){ .at = st->free, .stage = index });
+}
+
+/* Sends a round, or ends the step. */
+static int go_on_reducing(struct shared *s, struct event e)
+{
+	struct stage *st = &s->stages[e.stage];
+	struct runner *j = &s->jobs[st->job];
+	int to = next_in_ring(s, e.stage);
+	struct runner *other = &s->jobs[s->stages[to].job];
+	struct channel *c = &other->rings[to - other->first_stage];
+	double left;
+
+	st->running = false;
+	if (st->received == rounds(j)) {
+		st->reducing = false;
+		if (!--j->n_left)
+			end_step(s, j, e.at);
+		return 0;
+	}
+	left = later(e.at, s->link_free[c->link]) + c->serialisation;
+	s->link_free[c->link] = left;
+	if (channel_push(c, left + c->latency))
+		return -ENOMEM;
+	st->sent++;
+	try_receive(s, to);
+	try_receive(s, e.stage);
+	return 0;
 }
 
 /* Who gets what comes out of channel c. */
@@ -170,8 +243,11 @@ static int finish_op(struct shared *s, struct event e)
 {
 	struct stage *st = &s->stages[e.stage];
 	struct runner *j = &s->jobs[st->job];
-	int out = output_channel(j->n, j->chunks, e.stage - j->first_stage, &st->next);
+	int out;
 
+	if (st->reducing)
+		return go_on_reducing(s, e);
+	out = output_channel(j->n, j->chunks, e.stage - j->first_stage, &st->next);
 	st->free = e.at;
 	st->running = false;
 	st->more = schedule_next(&st->it, &st->next);
@@ -187,7 +263,9 @@ static int finish_op(struct shared *s, struct event e)
 		try_start(s, j->first_stage + receiver(j, out));
 	}
 	try_start(s, e.stage);
-	if (!st->more && !--j->n_left)
+	if (!st->more && j->rings)
+		begin_reduce(s, e.stage);
+	else if (!st->more && !--j->n_left)
 		end_step(s, j, e.at);
 	return 0;
 }
@@ -214,6 +292,40 @@ static int setup_channels(struct runner *j, int n_links, int *n_private, int ind
 		c->latency = i % 2 ? p->rev_latency[i / 2] : p->fwd_latency[i / 2];
 		c->serialisation = i % 2 ? p->rev_serialisation[i / 2] : p->fwd_serialisation[i / 2];
 		j->dead |= isinf(c->serialisation);
+	}
+	return 0;
+}
+
+/* Replica k's rings lead to replica k + 1, over the links that k names. */
+static int setup_rings(struct shared *s, int n_links, int *n_private, struct bace_err *e)
+{
+	for (int i = 0; i < s->n_jobs; i++) {
+		struct runner *j = &s->jobs[i], *to;
+		const struct shared_pipeline *in = j->in;
+		int n = in->replicas;
+
+		if (n < 2)
+			continue;
+		if (in->replica < 0 || in->replica >= n || i - in->replica < 0 || i - in->replica + n > s->n_jobs ||
+		    s->jobs[i - in->replica].in->replica || s->jobs[i - in->replica].in->replicas != n ||
+		    s->jobs[i - in->replica].n != j->n)
+			return bace_fail(e, EINVAL, "pipeline %d: replica %d of %d: they must follow each other and be "
+					 "alike", i, in->replica, n);
+		to = &s->jobs[i - in->replica + (in->replica + 1) % n];
+		to->rings = calloc((size_t)j->n, sizeof(*to->rings));
+		if (!to->rings)
+			return bace_fail(e, ENOMEM, "pipeline %d: out of memory", i);
+		for (int k = 0; k < j->n; k++) {
+			int link = in->ring_link ? in->ring_link[k] : -1;
+
+			if (link < -1 || link >= n_links)
+				return bace_fail(e, EINVAL, "pipeline %d, ring %d: no link %d", i, k, link);
+			to->rings[k] = (struct channel){ .link = link < 0 ? n_links + (*n_private)++ : link,
+				.latency = in->ring_latency[k], .serialisation = in->ring_serialisation[k] };
+			/* A ring that passes nothing holds all replicas. */
+			for (int r = 0; r < n; r++)
+				s->jobs[i - in->replica + r].dead |= isinf(in->ring_serialisation[k]);
+		}
 	}
 	return 0;
 }
@@ -254,12 +366,16 @@ static int setup(struct shared *s, const struct shared_pipeline *in, int n_links
 		j->n_channels = 2 * pipeline_hops(&in[i].p);
 		s->n_stages += j->n;
 		j->steps = calloc((size_t)s->n_wanted, sizeof(*j->steps));
-		if (!j->steps)
+		j->starts = calloc((size_t)s->n_wanted, sizeof(*j->starts));
+		if (!j->steps || !j->starts)
 			return bace_fail(e, ENOMEM, "pipeline %d: out of memory", i);
 		rc = setup_channels(j, n_links, &n_private, i, e);
 		if (rc)
 			return rc;
 	}
+	rc = setup_rings(s, n_links, &n_private, e);
+	if (rc)
+		return rc;
 	s->stages = calloc((size_t)s->n_stages + 1, sizeof(*s->stages));
 	s->heap = calloc((size_t)s->n_stages + 1, sizeof(*s->heap));
 	s->link_free = calloc((size_t)(n_links + n_private) + 1, sizeof(*s->link_free));
@@ -279,8 +395,12 @@ static void destroy(struct shared *s)
 	for (int i = 0; s->jobs && i < s->n_jobs; i++) {
 		for (int c = 0; s->jobs[i].channels && c < s->jobs[i].n_channels; c++)
 			free(s->jobs[i].channels[c].arrives);
+		for (int k = 0; s->jobs[i].rings && k < s->jobs[i].n; k++)
+			free(s->jobs[i].rings[k].arrives);
+		free(s->jobs[i].rings);
 		free(s->jobs[i].channels);
 		free(s->jobs[i].steps);
+		free(s->jobs[i].starts);
 	}
 	free(s->jobs);
 	free(s->stages);
@@ -302,6 +422,23 @@ static int run(struct shared *s, struct bace_err *e)
 			return bace_fail(e, ENOMEM, "%d pipelines: out of memory", s->n_jobs);
 	}
 	return 0;
+}
+
+/* A step of replicas is from the first one's start to the last one's end. */
+static void join_replicas(struct shared *s, struct runner *first)
+{
+	int n = first->in->replicas;
+
+	for (int k = 0; k < s->n_wanted; k++) {
+		double start = INFINITY, end = -INFINITY;
+
+		for (int r = 0; r < n; r++) {
+			start = fmin(start, first[r].starts[k]);
+			end = later(end, first[r].starts[k] + first[r].steps[k]);
+		}
+		for (int r = 0; r < n; r++)
+			first[r].steps[k] = end - start;
+	}
 }
 
 static struct shared_result summarise(struct runner *j, int warmup, int n)
@@ -333,6 +470,9 @@ int pipelines_simulate_shared(int n, const struct shared_pipeline *jobs, int n_l
 	rc = setup(&s, jobs, n_links, err);
 	if (!rc)
 		rc = run(&s, err);
+	for (int i = 0; !rc && i < n; i++)
+		if (s.jobs[i].rings && !s.jobs[i].in->replica)
+			join_replicas(&s, &s.jobs[i]);
 	for (int i = 0; !rc && i < n; i++)
 		out[i] = summarise(&s.jobs[i], warmup_steps, steps);
 	destroy(&s);

@@ -83,11 +83,20 @@ struct shared_pipeline {
 	struct pipeline p;
 	const int *fwd_link, *rev_link;	/* as fwd_latency: index of a link, or -1; NULL: all -1 */
 	double start;			/* of the first step */
+	/* Data parallelism: `replicas' pipelines that follow each other are one job,
+	 * this being number `replica'; 0 or 1: alone. When a stage has ended a step's
+	 * operations it sums its gradient with the same stage of the others, over a
+	 * ring: 2 (replicas - 1) rounds, each of a part of the gradient to the next
+	 * replica, sent when the one before has come. The stage ends the step with the
+	 * last. A message's serialisation and latency, by stage, on ring_link. */
+	int replicas, replica;
+	const double *ring_latency, *ring_serialisation;
+	const int *ring_link;		/* NULL: all -1 */
 };
 
 struct shared_result {
 	double mean_step, median_step;	/* over `steps` steps after the warm-up */
-	double first_step;		/* with warm-up */
+	double first_step;		/* with warm-up; of replicas, first start to last end */
 	double busy;			/* compute / step, mean over stages */
 };
 

@@ -71,8 +71,7 @@ static void record_arrival(struct engine *en, const struct stage *st, const stru
 		.end = a->at, .third = a->first });
 }
 
-/* Starts the stage's next operation if its input is there. */
-static int try_start(struct engine *en, struct stage *st, struct bace_err *e)
+int engine_try_start(struct engine *en, struct stage *st, struct bace_err *e)
 {
 	int hop, chunks = wraps(en) ? en->spec->schedule.chunks : 1, rc;
 	bool forward = st->op.kind == OP_FORWARD;
@@ -140,7 +139,7 @@ static int pass_token(struct engine *en, struct stage *st, struct bace_err *e)
 		if (st->passed == total_steps(en))
 			return 0;
 		engine_begin_step(en, st);
-		return try_start(en, st, e);
+		return engine_try_start(en, st, e);
 	}
 	int hop = en->hop_at[stage - 1];
 
@@ -163,7 +162,7 @@ static int take_token(struct engine *en, struct stage *st, const struct message 
 	return pass_token(en, st, e);
 }
 
-static int end_step(struct engine *en, struct stage *st, struct bace_err *e)
+int engine_end_step(struct engine *en, struct stage *st, struct bace_err *e)
 {
 	int step = st->step - en->spec->warmup_steps;
 
@@ -185,8 +184,9 @@ static int deliver(struct engine *en, int hop, const struct message *m, int64_t 
 	const struct worker_hop_spec *h = &en->spec->hops[hop];
 	bool forward = message_is_forward(m->kind);
 	struct inbox *in = &(forward ? en->fwd : en->rev)[hop];
-	int to = en->stage_at[forward ? (h->hop + 1) % en->spec->schedule.stages : h->hop];
-	struct stage *st = &en->stages[to];
+	struct stage *st = &en->stages[en->stage_at[forward ? worker_hop_to(en->spec, h->hop) :
+						    worker_hop_from(en->spec, h->hop)]];
+	int64_t now = arrived;
 
 	if (h->kind == HOP_LOCAL && m->kind == MESSAGE_TOKEN)
 		arrived = (m->made > in->link_free ? m->made : in->link_free) + h->latency_ns;
@@ -198,7 +198,9 @@ static int deliver(struct engine *en, int hop, const struct message *m, int64_t 
 		first = arrived;
 	if (inbox_push(in, &(struct arrival){ .m = *m, .first = first, .at = arrived }))
 		return bace_fail(e, ENOMEM, "hop %d: out of memory", h->hop);
-	return try_start(en, st, e);
+	if (m->kind == MESSAGE_REDUCE)
+		return reduce_go_on(en, st, now, e);
+	return engine_try_start(en, st, e);
 }
 
 int engine_receive(struct engine *en, int hop, const struct message *m, int64_t first, int64_t arrived,
@@ -206,7 +208,7 @@ int engine_receive(struct engine *en, int hop, const struct message *m, int64_t 
 {
 	const struct worker_hop_spec *h = &en->spec->hops[hop];
 	bool forward = message_is_forward(m->kind);
-	int to = forward ? (h->hop + 1) % en->spec->schedule.stages : h->hop;
+	int to = forward ? worker_hop_to(en->spec, h->hop) : worker_hop_from(en->spec, h->hop);
 	struct message now = *m;
 
 	if (en->stage_at[to] < 0)
@@ -254,15 +256,16 @@ static int send_output(struct engine *en, struct stage *st, const struct op *op,
 
 void engine_sent(struct engine *en, int hop, const struct message *m, int64_t now)
 {
+	static const uint8_t kinds[MESSAGE_KINDS] = { [MESSAGE_ACTIVATION] = WORKER_SEND_ACTIVATION,
+		[MESSAGE_GRADIENT] = WORKER_SEND_GRADIENT, [MESSAGE_REDUCE] = WORKER_SEND_REDUCE };
 	int number = en->spec->hops[hop].hop;
 	bool forward = message_is_forward(m->kind);
 
-	if (!en->timeline.sends || (m->kind != MESSAGE_ACTIVATION && m->kind != MESSAGE_GRADIENT))
+	if (!en->timeline.sends || !kinds[m->kind])
 		return;
 	timeline_add(&en->timeline, &(struct op_record){
-		.stage = forward ? number : (number + 1) % en->spec->schedule.stages, .step = m->step,
-		.micro_batch = m->micro_batch, .chunk = m->chunk,
-		.kind = forward ? WORKER_SEND_ACTIVATION : WORKER_SEND_GRADIENT, .start = m->made,
+		.stage = forward ? worker_hop_from(en->spec, number) : worker_hop_to(en->spec, number), .step = m->step,
+		.micro_batch = m->micro_batch, .chunk = m->chunk, .kind = kinds[m->kind], .start = m->made,
 		.end = now, .third = now });
 }
 
@@ -290,8 +293,9 @@ static int complete(struct engine *en, const struct finished *f, int64_t now, st
 	rc = send_output(en, st, &was, f->end, e);
 	if (rc)
 		return rc;
-	rc = st->more ? 0 : end_step(en, st, e);
-	return rc ? rc : try_start(en, st, e);
+	if (!st->more)
+		rc = en->spec->replicas > 1 ? reduce_begin(en, st, now, e) : engine_end_step(en, st, e);
+	return rc ? rc : engine_try_start(en, st, e);
 }
 
 int engine_advance(struct engine *en, int64_t now, struct bace_err *e)
@@ -304,12 +308,14 @@ int engine_advance(struct engine *en, int64_t now, struct bace_err *e)
 		if (rc)
 			return rc;
 	}
-	return rc;
+	return rc ? rc : reduce_advance(en, now, e);
 }
 
 int64_t engine_deadline(const struct engine *en)
 {
-	return en->compute->ops->deadline(en->compute);
+	int64_t compute = en->compute->ops->deadline(en->compute), ring = reduce_deadline(en);
+
+	return compute < ring ? compute : ring;
 }
 
 bool engine_done(const struct engine *en)
@@ -324,7 +330,7 @@ int engine_go(struct engine *en, int64_t at, struct bace_err *e)
 		int rc;
 
 		en->stages[i].free_at = at;
-		rc = try_start(en, &en->stages[i], e);
+		rc = engine_try_start(en, &en->stages[i], e);
 		if (rc)
 			return rc;
 	}

@@ -16,6 +16,14 @@ struct inbox {
 	int64_t link_free;		/* local hops */
 };
 
+/* The all-reduce that ends a step. In turn a round is sent and one received; `at':
+ * when the next can be sent or, after the last, the step ends. */
+struct reduce {
+	bool active;
+	int sent, received;
+	int64_t at;
+};
+
 struct stage {
 	const struct worker_stage_spec *spec;
 	int slot;			/* index into spec->stages */
@@ -27,6 +35,8 @@ struct stage {
 	int ended, passed, tokens;	/* steps ended, tokens passed on, tokens received */
 	int64_t ended_at, token_at;
 	struct step_record *record;	/* of the current step */
+	int ring_out, ring_in;		/* index into spec->hops; -1: no ring */
+	struct reduce reduce;
 };
 
 struct engine {
@@ -39,6 +49,7 @@ struct engine {
 	int *hop_at;			/* [schedule.stages]: index into spec->hops, or -1 */
 	int *stage_at;			/* [schedule.stages]: index into stages, or -1 */
 	int n_left;			/* stages that have not passed their last token */
+	int n_reducing;			/* stages */
 	bool going;
 	int stretch_ppm;
 	struct timeline timeline;
@@ -62,5 +73,16 @@ static inline int last_stage(const struct engine *en)
 /* Hop number that brings an operation its input; -1: none needed. */
 int engine_input_hop(const struct engine *en, int stage, const struct op *op);
 void engine_begin_step(struct engine *en, struct stage *st);
+/* The stage has ended the step's operations and its all-reduce. */
+int engine_end_step(struct engine *en, struct stage *st, struct bace_err *e);
+/* Starts the stage's next operation if its input is there. */
+int engine_try_start(struct engine *en, struct stage *st, struct bace_err *e);
+
+/* ---- reduce.c ---- */
+int reduce_begin(struct engine *en, struct stage *st, int64_t now, struct bace_err *e);
+/* A round has come, or it is time. */
+int reduce_go_on(struct engine *en, struct stage *st, int64_t now, struct bace_err *e);
+int64_t reduce_deadline(const struct engine *en);
+int reduce_advance(struct engine *en, int64_t now, struct bace_err *e);
 
 #endif

@@ -22,6 +22,14 @@ static int waits_at(const struct engine *en, const struct stage *st)
 	return st->passed < st->ended && stage < last_stage(en) ? stage : -1;
 }
 
+static int waits_in_ring(const struct engine *en, const struct stage *st, double seconds, struct bace_err *e)
+{
+	return bace_fail(e, ETIMEDOUT, "ring %d step %d: round %d of %d did not come from replica %d within %.1f s",
+			 st->spec->stage, st->step - en->spec->warmup_steps, st->reduce.received + 1,
+			 worker_ring_rounds(en->spec), (en->spec->replica + en->spec->replicas - 1) % en->spec->replicas,
+			 seconds);
+}
+
 int engine_waited(const struct engine *en, int64_t waited_ns, struct bace_err *e)
 {
 	const struct stage *st = NULL;
@@ -38,6 +46,9 @@ int engine_waited(const struct engine *en, int64_t waited_ns, struct bace_err *e
 	}
 	double seconds = (double)waited_ns / 1e9;
 
+	for (int i = 0; !st && en->n_reducing && i < en->spec->n_stages; i++)
+		if (en->stages[i].reduce.active)
+			return waits_in_ring(en, &en->stages[i], seconds, e);
 	if (!st)
 		return bace_fail(e, ETIMEDOUT, "step %d is not done after %.1f s",
 				 en->stages[0].step - en->spec->warmup_steps, seconds);
@@ -60,11 +71,21 @@ static void index_stages(struct engine *en)
 	for (int i = 0; i < s->schedule.stages; i++)
 		en->hop_at[i] = en->stage_at[i] = -1;
 	for (int i = 0; i < s->n_hops; i++)
-		en->hop_at[s->hops[i].hop] = i;
+		if (!worker_is_ring(s, s->hops[i].hop))
+			en->hop_at[s->hops[i].hop] = i;
 	for (int i = 0; i < s->n_stages; i++) {
 		en->stage_at[s->stages[i].stage] = i;
 		en->stages[i].spec = &s->stages[i];
 		en->stages[i].slot = i;
+		en->stages[i].ring_in = en->stages[i].ring_out = -1;
+	}
+	for (int i = 0; i < s->n_hops; i++) {
+		struct stage *st;
+
+		if (!worker_is_ring(s, s->hops[i].hop))
+			continue;
+		st = &en->stages[en->stage_at[worker_hop_from(s, s->hops[i].hop)]];
+		*(s->hops[i].role == HOP_CONNECT ? &st->ring_out : &st->ring_in) = i;
 	}
 }
 
@@ -129,10 +150,10 @@ void engine_destroy(struct engine *en)
 int engine_step_at(const struct engine *en, int hop)
 {
 	int number = en->spec->hops[hop].hop;
-	int slot = en->stage_at[number];
+	int slot = en->stage_at[worker_hop_from(en->spec, number)];
 
 	if (slot < 0)
-		slot = en->stage_at[(number + 1) % en->spec->schedule.stages];
+		slot = en->stage_at[worker_hop_to(en->spec, number)];
 	return en->stages[slot].step - en->spec->warmup_steps;
 }
 

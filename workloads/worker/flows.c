@@ -28,7 +28,7 @@ struct flows {
 
 static int sending_slot(const struct worker_spec *s, const struct worker_hop_spec *h)
 {
-	int stage = h->role == HOP_CONNECT ? h->hop : (h->hop + 1) % s->schedule.stages;
+	int stage = h->role == HOP_CONNECT ? worker_hop_from(s, h->hop) : worker_hop_to(s, h->hop);
 
 	for (int i = 0; i < s->n_stages; i++)
 		if (s->stages[i].stage == stage)

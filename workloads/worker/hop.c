@@ -15,15 +15,15 @@ const struct worker_hop_spec *hop_spec(const struct hop *h)
 int hop_context(const struct hop *h, struct bace_err *e)
 {
 	int step = h->events->step(h->events->arg, h->index);
-	char where[40], peer[NET_NAME_MAX + 4] = "";
+	char where[64], peer[NET_NAME_MAX + 4] = "";
 
 	/* The engine says itself where it was. */
-	if (!strncmp(e->msg, "hop ", 4))
+	if (!strncmp(e->msg, "hop ", 4) || !strncmp(e->msg, "ring ", 5))
 		return -e->errnum;
 	if (step == INT32_MAX)
-		snprintf(where, sizeof(where), "hop %d", hop_spec(h)->hop);
+		snprintf(where, sizeof(where), "%s", h->name);
 	else
-		snprintf(where, sizeof(where), "hop %d step %d", hop_spec(h)->hop, step);
+		snprintf(where, sizeof(where), "%s step %d", h->name, step);
 	if (h->peer[0])
 		snprintf(peer, sizeof(peer), ": %s", h->peer);
 	return bace_err_context(e, "%s%s", where, peer);
@@ -57,6 +57,8 @@ static uint64_t expected(const struct lane *l)
 	uint64_t chunks = s->kind == SCHED_INTERLEAVED_1F1B ? (uint64_t)(s->chunks - wrap) : 1;
 	uint64_t a_step = (has_data ? chunks * (uint64_t)s->micro_batches : 0) + (first && !wrap && !from_below(h));
 
+	if (worker_is_ring(h->spec, hop_spec(h)->hop))
+		a_step = has_data && from_below(h) ? (uint64_t)worker_ring_rounds(h->spec) : 0;
 	return a_step * (uint64_t)(h->spec->warmup_steps + h->spec->steps);
 }
 
@@ -142,8 +144,8 @@ int hop_take_part(struct lane *l, const struct header *in, int64_t first, int64_
 	/* One more than the schedule has, and the inboxes would grow for ever. */
 	if (in->kind != MESSAGE_WARM && ++l->received > expected(l)) {
 		header_read(in, &m);
-		return bace_fail(e, EPROTO, "%s of step %d micro-batch %d: all messages had come",
-				 message_name(m.kind), m.step, m.micro_batch);
+		return bace_fail(e, EPROTO, "%s of step %d %s %d: all messages had come", message_name(m.kind), m.step,
+				 m.kind == MESSAGE_REDUCE ? "round" : "micro-batch", m.micro_batch);
 	}
 	if (in->parts == 1 && l->head == l->tail)
 		return take(l->hop, in, first, now, e);

@@ -49,6 +49,7 @@ struct hop {
 	const struct hop_events *events;
 	struct loop *loop;
 	int index;			/* into spec->hops */
+	char name[24];			/* "hop 2", "ring 0" */
 	struct watch listener;
 	struct pending pending[HOP_PENDING_MAX];
 	unsigned next_pending;

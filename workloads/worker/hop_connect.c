@@ -29,8 +29,8 @@ static void set_buffers(const struct hop *h, int fd)
 	uint64_t want = wanted_buffer(h), have = want ? net_buffers(fd, want) : 0;
 
 	if (have < want)
-		bace_log(BACE_WARN, MODULE, "hop %d: socket buffers grow to %llu bytes, the link needs %llu (2 x (BDP + "
-			 "message) of a socket): raise net.ipv4.tcp_rmem and tcp_wmem", hop_spec(h)->hop,
+		bace_log(BACE_WARN, MODULE, "%s: socket buffers grow to %llu bytes, the link needs %llu (2 x (BDP + "
+			 "message) of a socket): raise net.ipv4.tcp_rmem and tcp_wmem", h->name,
 			 (unsigned long long)have, (unsigned long long)want);
 }
 
@@ -53,8 +53,7 @@ static void drop_pending(struct hop *h, struct pending *p, const char *why)
 
 	if (why) {
 		net_peer(p->watch.fd, peer);
-		bace_log(BACE_WARN, MODULE, "hop %d: a connection from %s is refused: %s", hop_spec(h)->hop,
-			 peer, why);
+		bace_log(BACE_WARN, MODULE, "%s: a connection from %s is refused: %s", h->name, peer, why);
 	}
 	loop_watch(h->loop, &p->watch, 0, &e);
 	close(p->watch.fd);
@@ -206,6 +205,8 @@ void hop_init(struct hop *h, const struct worker_spec *spec, int index, struct l
 {
 	*h = (struct hop){ .spec = spec, .index = index, .loop = loop, .events = events,
 			   .listener.fd = -1 };
+	snprintf(h->name, sizeof(h->name), worker_is_ring(spec, hop_spec(h)->hop) ? "ring %d" : "hop %d",
+		 worker_hop_from(spec, hop_spec(h)->hop));
 	h->n_lanes = message_parts(spec, hop_spec(h), MESSAGE_WARM);
 	for (int i = 0; i < WORKER_SOCKETS_MAX; i++) {
 		h->lanes[i].hop = h;

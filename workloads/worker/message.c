@@ -13,6 +13,7 @@ const char *message_name(enum message_kind kind)
 	static const char *const names[] = {
 		[MESSAGE_WARM] = "first message", [MESSAGE_ACTIVATION] = "activation",
 		[MESSAGE_GRADIENT] = "gradient", [MESSAGE_TOKEN] = "end of step",
+		[MESSAGE_REDUCE] = "part of a summed gradient",
 	};
 
 	return (unsigned)kind < MESSAGE_KINDS ? names[kind] : "unknown message";
@@ -20,7 +21,7 @@ const char *message_name(enum message_kind kind)
 
 bool message_is_forward(enum message_kind kind)
 {
-	return kind == MESSAGE_ACTIVATION;
+	return kind == MESSAGE_ACTIVATION || kind == MESSAGE_REDUCE;
 }
 
 uint64_t message_bytes(const struct worker_hop_spec *h, enum message_kind kind)
@@ -50,7 +51,17 @@ static uint64_t checksum(const struct header *h)
 
 static int sender_stage(const struct worker_spec *s, const struct worker_hop_spec *hop, bool below)
 {
-	return below ? hop->hop : (hop->hop + 1) % s->schedule.stages;
+	return below ? worker_hop_from(s, hop->hop) : worker_hop_to(s, hop->hop);
+}
+
+/* Of a ring, the end that connects is of the replica before the other's. */
+static int sender_replica(const struct worker_spec *s, const struct worker_hop_spec *hop, bool below)
+{
+	bool connects = hop->role == HOP_CONNECT;
+
+	if (!worker_is_ring(s, hop->hop) || connects == below)
+		return s->replica;
+	return (s->replica + (connects ? 1 : s->replicas - 1)) % s->replicas;
 }
 
 void header_fill(struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,
@@ -58,7 +69,8 @@ void header_fill(struct header *h, const struct worker_spec *s, const struct wor
 {
 	bool below = m->kind == MESSAGE_WARM ? hop->role == HOP_CONNECT : message_is_forward(m->kind);
 
-	*h = (struct header){ .magic = MAGIC, .kind = (uint16_t)m->kind, .chunk = m->chunk, .job = s->job,
+	*h = (struct header){ .magic = MAGIC, .kind = (uint16_t)m->kind, .chunk = m->chunk,
+		.replica = (uint8_t)sender_replica(s, hop, below), .job = s->job,
 		.hop = hop->hop, .stage = sender_stage(s, hop, below), .step = m->step,
 		.micro_batch = m->micro_batch, .made = m->made, .bytes = message_bytes(hop, m->kind), .parts = 1 };
 	h->checksum = checksum(h);
@@ -83,7 +95,10 @@ int header_check(const struct header *h, const struct worker_spec *s, const stru
 	if (h->job != s->job || h->hop != hop->hop)
 		return bace_fail(e, EPROTO, "a message of job %d hop %d, wanted job %d hop %d", h->job, h->hop,
 				 s->job, hop->hop);
-	if (h->kind >= MESSAGE_KINDS || h->stage != sender_stage(s, hop, from_below) ||
+	if (h->replica != sender_replica(s, hop, from_below))
+		return bace_fail(e, EPROTO, "a message of replica %d, wanted one of replica %d", h->replica,
+				 sender_replica(s, hop, from_below));
+	if (h->kind >= MESSAGE_KINDS || (h->kind != MESSAGE_WARM && worker_is_ring(s, hop->hop) != (h->kind == MESSAGE_REDUCE)) || h->stage != sender_stage(s, hop, from_below) ||
 	    (h->kind != MESSAGE_WARM && message_is_forward((enum message_kind)h->kind) != from_below))
 		return bace_fail(e, EPROTO, "a message of the wrong kind (%s from stage %d)",
 				 message_name((enum message_kind)h->kind), h->stage);
@@ -102,5 +117,5 @@ int header_check(const struct header *h, const struct worker_spec *s, const stru
 void header_read(const struct header *h, struct message *out)
 {
 	*out = (struct message){ .kind = (enum message_kind)h->kind, .step = h->step,
-		.micro_batch = h->micro_batch, .chunk = (uint8_t)h->chunk, .made = h->made };
+		.micro_batch = h->micro_batch, .chunk = h->chunk, .made = h->made };
 }

@@ -12,27 +12,29 @@ enum message_kind {
 	MESSAGE_ACTIVATION,
 	MESSAGE_GRADIENT,
 	MESSAGE_TOKEN,			/* all stages from the sender's on have ended the step */
+	MESSAGE_REDUCE,			/* a part of a gradient, to the next replica */
 	MESSAGE_KINDS,
 };
 
 struct message {
 	enum message_kind kind;
 	int32_t step;			/* < 0: warm-up */
-	int32_t micro_batch;
+	int32_t micro_batch;		/* REDUCE: the round */
 	uint8_t chunk;			/* of the sender */
 	int64_t made;			/* planned end of the operation that made it */
 };
 
 const char *message_name(enum message_kind kind);
-/* Does it travel from stage i to i + 1? (A warm message goes either way.) */
+/* Does it travel from the end that connects to the one that listens, as from stage
+ * i to i + 1? (A warm message goes either way.) */
 bool message_is_forward(enum message_kind kind);
 
 /* On several sockets a message goes in parts, one on each, all with a header. */
 struct header {			/* host order: both ends run the same binary */
 	uint32_t magic;
 	uint16_t kind;
-	uint16_t chunk;
-	int32_t job, hop, stage;	/* stage: the sender's */
+	uint8_t chunk, replica;	/* the sender's, as is the stage */
+	int32_t job, hop, stage;
 	int32_t step, micro_batch;
 	uint16_t part, parts;
 	int64_t made;

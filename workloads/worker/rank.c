@@ -231,13 +231,15 @@ static int not_connected(const struct rank *r, struct bace_err *e)
 		if (hop_spec(h)->role == HOP_CONNECT && !there)
 			break;
 		if (there && hop_connecting(h))
-			return bace_fail(e, ETIMEDOUT, "hop %d: connect %s: no answer within %.1f s",
-					 hop_spec(h)->hop, h->peer, s);
+			return bace_fail(e, ETIMEDOUT, "%s: connect %s: no answer within %.1f s", h->name, h->peer, s);
+		if (!there && worker_is_ring(&r->spec, hop_spec(h)->hop))
+			return bace_fail(e, ETIMEDOUT, "%s: replica %d did not connect within %.1f s", h->name,
+					 (r->spec.replica + r->spec.replicas - 1) % r->spec.replicas, s);
 		if (!there)
-			return bace_fail(e, ETIMEDOUT, "hop %d: stage %d did not connect within %.1f s",
-					 hop_spec(h)->hop, hop_spec(h)->hop, s);
-		return bace_fail(e, ETIMEDOUT, "hop %d: %s: the first message did not come within %.1f s",
-				 hop_spec(h)->hop, h->peer, s);
+			return bace_fail(e, ETIMEDOUT, "%s: stage %d did not connect within %.1f s", h->name,
+					 hop_spec(h)->hop, s);
+		return bace_fail(e, ETIMEDOUT, "%s: %s: the first message did not come within %.1f s", h->name,
+				 h->peer, s);
 	}
 	if (r->connected_asked && r->mover)
 		return r->mover->ops->waited(r->mover, r->spec.connect_timeout_ns, e);
@@ -258,8 +260,8 @@ static int too_late(struct rank *r, struct bace_err *e)
 	}
 	for (int i = 0; i < r->spec.n_hops; i++)
 		if (on_network(r, i) && !(r->phase == CLOSING ? hop_finished : hop_drained)(&r->hops[i]))
-			return bace_fail(e, ETIMEDOUT, "hop %d step %d: %s: %s within %.1f s of the last step",
-				hop_spec(&r->hops[i])->hop, r->spec.steps - 1, r->hops[i].peer,
+			return bace_fail(e, ETIMEDOUT, "%s step %d: %s: %s within %.1f s of the last step",
+				r->hops[i].name, r->spec.steps - 1, r->hops[i].peer,
 				r->phase == CLOSING ? "the peer did not end" : "not all was acknowledged",
 				(double)patience(r) / 1e9);
 	if (r->mover)

@@ -180,7 +180,7 @@ static int read_hop(const json_t *j, const struct worker_spec *s, struct worker_
 	int rc = check_keys(j, "hop", known, ARRAY_LEN(known), e);
 
 	if (!rc)
-		rc = get_int(j, "hop", "hop", 0, s->schedule.stages - 1, &v, e);
+		rc = get_int(j, "hop", "hop", 0, s->schedule.stages * (s->replicas > 1 ? 2 : 1) - 1, &v, e);
 	out->hop = (int)v;
 	snprintf(what, sizeof(what), "hop %d", out->hop);
 	if (!rc)
@@ -218,9 +218,9 @@ static int read_arrays(const json_t *j, struct worker_spec *s, struct bace_err *
 	if (!json_is_array(stages) || !json_is_array(hops))
 		return bace_fail(e, EINVAL, "spec: `%s' must be an array", json_is_array(stages) ? "hops" :
 				 "stages");
-	if (!n || n > WORKER_STAGES_MAX || k > 2 * WORKER_STAGES_MAX)
+	if (!n || n > WORKER_STAGES_MAX || k > 4 * WORKER_STAGES_MAX)
 		return bace_fail(e, EINVAL, "spec: %zu stages, %zu hops: must be 1 to %d and at most %d", n,
-				 k, WORKER_STAGES_MAX, 2 * WORKER_STAGES_MAX);
+				 k, WORKER_STAGES_MAX, 4 * WORKER_STAGES_MAX);
 	s->stages = calloc(n, sizeof(*s->stages));
 	s->hops = calloc(k + 1, sizeof(*s->hops));
 	if (!s->stages || !s->hops)
@@ -299,6 +299,18 @@ static int read_options(const json_t *j, struct worker_spec *out, struct bace_er
 	return rc;
 }
 
+static int read_replicas(const json_t *j, struct worker_spec *out, struct bace_err *e)
+{
+	json_int_t n = 1, k = 0;
+	int rc = opt_int(j, "spec", "replicas", 1, WORKER_REPLICAS_MAX, &n, e);
+
+	if (!rc)
+		rc = opt_int(j, "spec", "replica", 0, n - 1, &k, e);
+	out->replicas = (int)n;
+	out->replica = (int)k;
+	return rc;
+}
+
 static int read_steps(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
 	json_int_t warmup = 0, steps = 0;
@@ -311,87 +323,12 @@ static int read_steps(const json_t *j, struct worker_spec *out, struct bace_err 
 	return rc;
 }
 
-/* ---- do stages and hops belong together? ---- */
-
-static bool wraps(const struct worker_spec *s)
-{
-	return s->schedule.kind == SCHED_INTERLEAVED_1F1B;
-}
-
-/* here[] is by stage, listed[] by hop. */
-static int check_unique(const struct worker_spec *s, bool *here, bool *listed, struct bace_err *e)
-{
-	for (int i = 0; i < s->n_stages; i++) {
-		if (here[s->stages[i].stage])
-			return bace_fail(e, EINVAL, "spec: stage %d is given twice", s->stages[i].stage);
-		here[s->stages[i].stage] = true;
-	}
-	for (int i = 0; i < s->n_hops; i++) {
-		if (listed[s->hops[i].hop])
-			return bace_fail(e, EINVAL, "hop %d: given twice", s->hops[i].hop);
-		listed[s->hops[i].hop] = true;
-	}
-	return 0;
-}
-
-/* A hop's role must be the one that its stages here give it. */
-static int check_roles(const struct worker_spec *s, const bool *here, struct bace_err *e)
-{
-	static const char *const names[] = { "listen", "connect", "internal" };
-	int p = s->schedule.stages;
-
-	for (int i = 0; i < s->n_hops; i++) {
-		const struct worker_hop_spec *h = &s->hops[i];
-		bool from = here[h->hop], to = here[(h->hop + 1) % p];
-		enum hop_role want = from && to ? HOP_INTERNAL : from ? HOP_CONNECT : HOP_LISTEN;
-
-		if (h->hop == p - 1 && !wraps(s))
-			return bace_fail(e, EINVAL, "hop %d: only interleaved-1f1b goes from the last stage to "
-					 "the first", h->hop);
-		if (!from && !to)
-			return bace_fail(e, EINVAL, "hop %d: touches no stage of this worker", h->hop);
-		if (h->role != want)
-			return bace_fail(e, EINVAL, "hop %d: `role' = %s: must be %s", h->hop, names[h->role],
-					 names[want]);
-	}
-	return 0;
-}
-
-static int check_complete(const struct worker_spec *s, const bool *listed, struct bace_err *e)
-{
-	int p = s->schedule.stages;
-
-	for (int i = 0; i < s->n_stages; i++) {
-		int stage = s->stages[i].stage, before = (stage + p - 1) % p;
-
-		if ((stage > 0 || wraps(s)) && !listed[before])
-			return bace_fail(e, EINVAL, "stage %d: its hop %d is not in the spec", stage, before);
-		if ((stage < p - 1 || wraps(s)) && !listed[stage])
-			return bace_fail(e, EINVAL, "stage %d: its hop %d is not in the spec", stage, stage);
-	}
-	return 0;
-}
-
-int worker_spec_check(const struct worker_spec *s, struct bace_err *e)
-{
-	CLEANUP_FREE bool *here = calloc((size_t)s->schedule.stages, sizeof(*here));
-	CLEANUP_FREE bool *listed = calloc((size_t)s->schedule.stages, sizeof(*listed));
-	int rc;
-
-	if (!here || !listed)
-		return bace_fail(e, ENOMEM, "spec: out of memory");
-	rc = check_unique(s, here, listed, e);
-	if (!rc)
-		rc = check_roles(s, here, e);
-	return rc ? rc : check_complete(s, listed, e);
-}
-
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
 	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
 		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
 		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
-		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms" };
+		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms", "replicas", "replica" };
 	json_int_t v = 0, rank = -1;
 	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
 
@@ -407,6 +344,8 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	if (!rc)
 		rc = get_string(j, "spec", "congestion_control", out->congestion_control,
 				sizeof(out->congestion_control), e);
+	if (!rc)
+		rc = read_replicas(j, out, e);
 	if (!rc)
 		rc = read_options(j, out, e);
 	if (!rc)

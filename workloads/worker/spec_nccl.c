@@ -18,6 +18,8 @@ static int check_hops(const struct worker_spec *s, struct bace_err *e)
 	if (s->n_stages != 1)
 		return bace_fail(e, ENOTSUP, "spec: with `nccl' a worker plays one stage, not %d: the order of its calls "
 				 "must be known beforehand", s->n_stages);
+	if (s->replicas > 1)
+		return bace_fail(e, ENOTSUP, "spec: `replicas' = %d: a job with nccl hops has one", s->replicas);
 	/* With calls in one order a rank's send may wait for a receive that waits for
 	 * it, unless the message fits into buffers; and of 2 stages the two hops join
 	 * the same ranks, which NCCL, without tags, cannot tell apart. */

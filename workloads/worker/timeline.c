@@ -25,7 +25,7 @@ static int64_t records_a_step(const struct worker_spec *s)
 
 	/* Below 2^33 * 3 * 2^10 (WORKER_STAGES_MAX). */
 	for (int i = 0; i < s->n_stages; i++)
-		n += each * schedule_n_ops(&s->schedule, s->stages[i].stage);
+		n += each * schedule_n_ops(&s->schedule, s->stages[i].stage) + (each - 1) * worker_ring_rounds(s);
 	return s->timeline == TIMELINE_NONE ? 0 : n;
 }
 

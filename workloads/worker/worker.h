@@ -20,6 +20,11 @@
  *   Hop h joins stage h, which connects, and stage h+1, which listens (the last
  *   hop of interleaved-1f1b, n_stages - 1, joins the last stage and stage 0);
  *   "internal": both are in this worker. Every hop of a stage here is listed.
+ *   With "replicas": D the job is D such pipelines, and this worker is of number
+ *   "replica". The stages' gradients are summed at the end of a step, over a ring:
+ *   hop n_stages + s is listed twice for a stage s here, with role "connect" (to
+ *   stage s of the next replica, of the last to the first) and "listen". `bytes'
+ *   is what a round moves, 1/D of the gradient; there are 2(D - 1) rounds.
  *   A "tcp" hop moves `bytes` each message over the network. A "local" hop is
  *   within a region: only headers are sent, and the receiver delivers a message
  *   when the region's own network would have: FIFO per direction, bytes at
@@ -31,6 +36,7 @@
  *				of a message means nothing here; a local hop counts
  *				from when its header came
  *    "timeline": "ops"		"none", or "full" for sends too
+ *    "replicas": 1, "replica": 0	data parallelism, see above
  *    "sockets": 1		of a tcp hop: its larger messages are striped over them
  *    "peer_timeout_ms": 3000	a tcp peer that acknowledges nothing for so long is gone
  *    "compute": "timed"	"cpu": matrix products on a core, for as long as the
@@ -76,6 +82,7 @@
  *    F, B, W: end: when the worker saw it end; third: when it should have ended
  *    (timed compute), from which the next one is counted.
  *   With "overlap": false the end of a step includes the hold.
+ *    Rounds of a ring are received and sent, micro_batch being the round.
  *    received: start: when the sender's operation ended, on the sender's clock;
  *    end: last byte; third: first byte.
  *    sent ("full" only): start: when the operation ended; end and third: when
@@ -125,6 +132,7 @@
 
 #define WORKER_STAGES_MAX 1024
 #define WORKER_SOCKETS_MAX 16
+#define WORKER_REPLICAS_MAX 256
 #define WORKER_MESSAGE_MIN 64		/* the header */
 #define WORKER_MESSAGE_MAX (4ull << 30)
 
@@ -132,6 +140,7 @@ enum worker_op_kind {
 	WORKER_FORWARD, WORKER_BACKWARD, WORKER_WEIGHT,
 	WORKER_RECV_ACTIVATION, WORKER_RECV_GRADIENT,
 	WORKER_SEND_ACTIVATION, WORKER_SEND_GRADIENT,
+	WORKER_RECV_REDUCE, WORKER_SEND_REDUCE,
 };
 
 enum hop_kind { HOP_TCP, HOP_LOCAL, HOP_NCCL };
@@ -145,7 +154,7 @@ struct worker_stage_spec {
 };
 
 struct worker_hop_spec {
-	int hop;
+	int hop;			/* n_stages + s: of the ring of stage s */
 	enum hop_kind kind;
 	enum hop_role role;
 	uint64_t bytes;
@@ -169,6 +178,7 @@ struct worker_spec {
 	char name[NAME_LEN];
 	char host[NAME_LEN];
 	struct schedule_spec schedule;
+	int replicas, replica;		/* of the pipeline; this one's number */
 	bool shared_clock, overlap;
 	int sockets_per_hop;
 	enum timeline_kind timeline;
@@ -183,12 +193,34 @@ struct worker_spec {
 	int64_t connect_timeout_ns, go_timeout_ns, step_timeout_ns, peer_timeout_ns;
 };
 
+static inline bool worker_is_ring(const struct worker_spec *s, int hop)
+{
+	return hop >= s->schedule.stages;
+}
+
+/* Stages that a hop joins; of a ring they are the same, of two replicas. */
+static inline int worker_hop_from(const struct worker_spec *s, int hop)
+{
+	return hop % s->schedule.stages;
+}
+
+static inline int worker_hop_to(const struct worker_spec *s, int hop)
+{
+	return (worker_is_ring(s, hop) ? hop : hop + 1) % s->schedule.stages;
+}
+
+/* Rounds of the ring of a stage, each with a message out and one in. */
+static inline int worker_ring_rounds(const struct worker_spec *s)
+{
+	return s->replicas > 1 ? 2 * (s->replicas - 1) : 0;
+}
+
 /* Every field range-checked; -EINVAL or -ENOTSUP names the key. What was read is
  * freed by the caller, after an error too. */
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e);
 /* Part of it: "nccl", and the hops of that kind. */
 int worker_spec_read_nccl(const json_t *j, struct worker_spec *out, struct bace_err *e);
-/* Part of it: stages and hops belong together and none is missing. */
+/* Part of it: stages, hops and rings belong together and none is missing. */
 int worker_spec_check(const struct worker_spec *s, struct bace_err *e);
 void worker_spec_free(struct worker_spec *s);
 

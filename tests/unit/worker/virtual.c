@@ -24,10 +24,10 @@ struct vworker {
 
 struct vnet {
 	const struct vpipe *p;
-	int n_workers;
+	int a_replica, n_workers;	/* workers of one, of all */
 	struct vworker *workers;
 	int64_t now;
-	int64_t link_free[VSTAGES_MAX][2];
+	int64_t *link_free;		/* [replicas][2 * stages][2] */
 	struct event *events;
 	size_t n_events, cap_events;
 	uint64_t number;
@@ -37,12 +37,18 @@ struct vnet {
 	struct bace_rng rng;
 };
 
+/* Where it is received. */
 static int index_of_hop(const struct worker_spec *s, int hop)
 {
 	for (int i = 0; i < s->n_hops; i++)
-		if (s->hops[i].hop == hop)
+		if (s->hops[i].hop == hop && (!worker_is_ring(s, hop) || s->hops[i].role == HOP_LISTEN))
 			return i;
 	abort();
+}
+
+static int replicas(const struct vpipe *p)
+{
+	return p->replicas > 1 ? p->replicas : 1;
 }
 
 static void post(struct vnet *v, struct event ev)
@@ -57,20 +63,21 @@ static int on_send(void *arg, int hop, const struct message *m, struct bace_err 
 	struct vworker *w = arg;
 	struct vnet *v = w->net;
 	const struct worker_hop_spec *h = &w->spec.hops[hop];
-	bool forward = message_is_forward(m->kind);
-	int to = forward ? (h->hop + 1) % v->p->schedule.stages : h->hop;
-	int receiver = v->p->worker[to];
+	bool forward = message_is_forward(m->kind), ring = worker_is_ring(&w->spec, h->hop);
+	int to = forward ? worker_hop_to(&w->spec, h->hop) : worker_hop_from(&w->spec, h->hop);
+	int replica = (w->spec.replica + ring) % replicas(v->p), n = v->p->schedule.stages;
+	int receiver = v->p->worker[to] + replica * v->a_replica;
 	struct event ev = { .at = v->now, .worker = receiver, .m = *m };
 	int64_t leave = v->now;
 
 	ev.hop = index_of_hop(&v->workers[receiver].spec, h->hop);
 	if (h->kind == HOP_TCP) {
-		int64_t *link = &v->link_free[h->hop][!forward];
+		int64_t *link = &v->link_free[(w->spec.replica * 2 * n + h->hop) * 2 + !forward];
 
 		leave = leave > *link ? leave : *link;
 		if (m->kind != MESSAGE_TOKEN)
-			*link = leave += v->p->serialisation[h->hop][!forward];
-		ev.at = leave + v->p->latency[h->hop][!forward];
+			*link = leave += ring ? v->p->ring_serialisation[to] : v->p->serialisation[h->hop][!forward];
+		ev.at = leave + (ring ? v->p->ring_latency[to] : v->p->latency[h->hop][!forward]);
 	} else if (v->late) {
 		ev.at += (int64_t)bace_rng_below(&v->rng, (uint64_t)v->late);
 		/* One connection: in order. */
@@ -94,24 +101,41 @@ static void fill_hop(const struct vpipe *p, int worker, int h, struct worker_hop
 		.latency_ns = p->latency[h][0] };
 }
 
-static void fill_spec(const struct vpipe *p, int worker, struct worker_spec *s)
+static void fill_rings(const struct vpipe *p, struct worker_spec *s)
+{
+	for (int i = 0; i < s->n_stages; i++) {
+		int stage = s->stages[i].stage;
+
+		for (int role = HOP_LISTEN; role <= HOP_CONNECT; role++)
+			s->hops[s->n_hops++] = (struct worker_hop_spec){ .hop = s->schedule.stages + stage,
+				.kind = p->ring_tcp[stage] ? HOP_TCP : HOP_LOCAL, .role = (enum hop_role)role,
+				.bytes = (uint64_t)p->ring_serialisation[stage], .rate_bps = BYTE_A_NS,
+				.latency_ns = p->ring_latency[stage] };
+	}
+}
+
+static void fill_spec(const struct vpipe *p, int worker, int replica, struct worker_spec *s)
 {
 	int n = p->schedule.stages, hops = n - (p->schedule.kind != SCHED_INTERLEAVED_1F1B);
 
 	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .shared_clock = true,
 		.overlap = !p->no_overlap, .timeline = p->timeline, .warmup_steps = p->warmup_steps,
-		.steps = p->steps };
+		.steps = p->steps, .replicas = replicas(p), .replica = replica };
 	s->stages = calloc((size_t)n, sizeof(*s->stages));
-	s->hops = calloc((size_t)n, sizeof(*s->hops));
+	s->hops = calloc(3 * (size_t)n, sizeof(*s->hops));
 	for (int i = 0; i < n; i++) {
 		if (p->worker[i] != worker)
 			continue;
 		s->stages[s->n_stages].stage = i;
-		memcpy(s->stages[s->n_stages++].duration_ns, p->duration[i], sizeof(p->duration[i]));
+		for (int k = 0; k < 3; k++)
+			s->stages[s->n_stages].duration_ns[k] = p->duration[i][k] + replica * p->slower;
+		s->n_stages++;
 	}
 	for (int h = 0; h < hops; h++)
 		if (p->worker[h] == worker || p->worker[(h + 1) % n] == worker)
 			fill_hop(p, worker, h, &s->hops[s->n_hops++]);
+	if (s->replicas > 1)
+		fill_rings(p, s);
 }
 
 struct vnet *vnet_create(const struct vpipe *p)
@@ -120,7 +144,9 @@ struct vnet *vnet_create(const struct vpipe *p)
 
 	v->p = p;
 	for (int i = 0; i < p->schedule.stages; i++)
-		v->n_workers = p->worker[i] + 1 > v->n_workers ? p->worker[i] + 1 : v->n_workers;
+		v->a_replica = p->worker[i] + 1 > v->a_replica ? p->worker[i] + 1 : v->a_replica;
+	v->n_workers = v->a_replica * replicas(p);
+	v->link_free = calloc((size_t)(replicas(p) * 4 * p->schedule.stages), sizeof(*v->link_free));
 	v->workers = calloc((size_t)v->n_workers, sizeof(*v->workers));
 	for (int i = 0; i < v->n_workers; i++) {
 		struct vworker *w = &v->workers[i];
@@ -129,7 +155,7 @@ struct vnet *vnet_create(const struct vpipe *p)
 
 		w->net = v;
 		w->index = i;
-		fill_spec(p, i, &w->spec);
+		fill_spec(p, i % v->a_replica, i / v->a_replica, &w->spec);
 		if (worker_spec_check(&w->spec, &e) || compute_timed(&w->spec, &w->compute, &e) ||
 		    engine_create(&w->spec, &io, w->compute, &w->engine, &e)) {
 			fprintf(stderr, "%s\n", e.msg);
@@ -150,6 +176,7 @@ void vnet_destroy(struct vnet *v)
 	}
 	free(v->workers);
 	free(v->events);
+	free(v->link_free);
 	free(v);
 }
 
@@ -254,6 +281,8 @@ void vnet_step(const struct vnet *v, int step, int64_t *start, int64_t *end)
 		for (size_t i = 0; i < t->n_ops; i++) {
 			const struct op_record *o = &t->ops[i];
 
+			if (o->step == step && o->kind == WORKER_RECV_REDUCE)
+				*end = o->end > *end ? o->end : *end;
 			if (o->step != step || o->kind > WORKER_WEIGHT)
 				continue;
 			*start = o->start < *start ? o->start : *start;

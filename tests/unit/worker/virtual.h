@@ -20,6 +20,11 @@ struct vpipe {
 	bool no_overlap;			/* hops must then be alike both ways */
 	bool tcp[VSTAGES_MAX];			/* else local, which is alike both ways */
 	int worker[VSTAGES_MAX];		/* that plays the stage */
+	int replicas;				/* 0 or 1: one */
+	/* Of the ring of a stage, from each replica to the next. */
+	int64_t ring_latency[VSTAGES_MAX], ring_serialisation[VSTAGES_MAX];
+	bool ring_tcp[VSTAGES_MAX];
+	int64_t slower;				/* each replica's operations than those of the one before */
 };
 
 struct vnet;
@@ -37,13 +42,15 @@ void vnet_host_is_late(struct vnet *v, int64_t tick, int64_t late, uint64_t seed
 /* Until all is done: 0; or nothing can happen any more: -EDEADLK; or -errno. */
 int vnet_run(struct vnet *v, int64_t start, struct bace_err *e);
 
+/* Of all replicas, one after the other. */
 int vnet_n_workers(const struct vnet *v);
 const struct engine *vnet_engine(const struct vnet *v, int worker);
 const struct worker_spec *vnet_spec(const struct vnet *v, int worker);
 
-/* The job's step: least start and greatest end (as planned) over all stages. */
+/* The job's step: least start and greatest end (as planned) over all stages and
+ * replicas. */
 void vnet_step(const struct vnet *v, int step, int64_t *start, int64_t *end);
-/* The record of one operation or message; NULL: there is none. */
+/* The record of one operation or message of the first replica; NULL: there is none. */
 const struct op_record *vnet_op(const struct vnet *v, int kind, int stage, int chunk, int step,
 				int micro_batch);
 
