@@ -23,7 +23,7 @@ fi
 run unit --suite unit || true
 # What is timed runs alone.
 run netns --num-processes 1 --suite netns || true
-run whole --num-processes 1 --suite uml --suite lab || true
+run whole --num-processes 1 --suite uml --suite lab --suite deb || true
 logs=("$logs/unit.json" "$logs/netns.json" "$logs/whole.json")
 again=$("$root/.ci/summary" --failed "${logs[@]}")
 # On a busy machine they time out, or a cell is invalid: what failed, once more;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""make.py BACE BODIES OUT-FOLDER VERSION: man pages and shell completion.
+"""make.py BACE AGENT SHAPERD BODIES OUT-FOLDER: man pages and shell completion.
 
-The one source is what `bace --json help` prints: name, summary and usage of
-every command. BODIES adds sections to a page: a line `# COMMAND`, then mdoc.
-Writes bace.1, bace-COMMAND.1, bace.bash and _bace.
+The one source is what the programs say of themselves: `bace --json help` has
+name, summary and usage of every command, the daemons have --help. BODIES adds
+sections to a page: a line `# COMMAND`, then mdoc. Writes bace.1,
+bace-COMMAND.1, bace-agent.1, bace-shaperd.8, bace.bash and _bace.
 """
 import json
 import os
@@ -81,27 +82,39 @@ Holds bace/bace.db, the default store outside a source checkout.
 """
 
 
-def head(name, summary):
-    return (f".Dd {DATE}\n.Dt {name.upper()} 1\n.Os\n.Sh NAME\n.Nm {name}\n"
+def head(name, section, summary):
+    return (f".Dd {DATE}\n.Dt {name.upper()} {section}\n.Os\n.Sh NAME\n.Nm {name}\n"
             f".Nd {escape(summary)}\n")
 
 
-def page(command, bodies):
-    name = "bace-" + command["name"]
-    synopsis, rest = blocks(command["usage"])
-    out = head(name, command["summary"]) + ".Sh SYNOPSIS\n" + literal(synopsis) + ".Sh DESCRIPTION\n"
+def described(name, section, summary, usage):
+    """A page up to its DESCRIPTION, from a usage text."""
+    synopsis, rest = blocks(usage)
+    out = head(name, section, summary) + ".Sh SYNOPSIS\n" + literal(synopsis) + ".Sh DESCRIPTION\n"
     if not rest:
-        out += escape(command["summary"][0].upper() + command["summary"][1:]) + ".\n"
+        out += escape(summary[0].upper() + summary[1:]) + ".\n"
     for i, (table, lines) in enumerate(rest):
         if table:
             out += literal("\n".join(lines))
         else:
             out += (".Pp\n" if i else "") + prose(lines)
-    return out + COMMON + bodies.get(command["name"], "") + ".Sh SEE ALSO\n.Xr bace 1\n"
+    return out
+
+
+def page(command, bodies):
+    return (described("bace-" + command["name"], 1, command["summary"], command["usage"]) + COMMON +
+            bodies.get(command["name"], "") + ".Sh SEE ALSO\n.Xr bace 1\n")
+
+
+def daemon_page(program, section, summary, bodies):
+    name = os.path.basename(program)
+    usage = subprocess.run([program, "--help"], check=True, capture_output=True, text=True).stdout
+    return (described(name, section, summary, usage.removeprefix("usage: ").rstrip("\n")) +
+            bodies.get(name, "") + ".Sh SEE ALSO\n.Xr bace 1\n")
 
 
 def main_page(commands, bodies):
-    out = head("bace", "judge schedulers of geo-distributed training on shaped links") + """.Sh SYNOPSIS
+    out = head("bace", 1, "judge schedulers of geo-distributed training on shaped links") + """.Sh SYNOPSIS
 .Nm
 .Op Fl \\-store Ar file
 .Op Fl \\-json
@@ -186,17 +199,19 @@ def zsh(commands):
 
 
 def main():
-    bace, bodies_path, folder = sys.argv[1:4]
+    bace, agent, shaperd, bodies_path, folder = sys.argv[1:6]
     commands = json.loads(subprocess.run([bace, "--json", "help"], check=True, capture_output=True).stdout)
     bodies = read_bodies(bodies_path)
-    unknown = set(bodies) - {c["name"] for c in commands} - {"bace"}
+    unknown = set(bodies) - {c["name"] for c in commands} - {"bace", "bace-agent", "bace-shaperd"}
     if unknown:
         sys.exit(f"{bodies_path}: no command {', '.join(sorted(unknown))}")
     files = {"bace.1": main_page(commands, bodies), "bace.bash": bash(commands), "_bace": zsh(commands)}
     files.update((f"bace-{c['name']}.1", page(c, bodies)) for c in commands)
+    files["bace-agent.1"] = daemon_page(agent, 1, "does on a host what the controller of bace asks", bodies)
+    files["bace-shaperd.8"] = daemon_page(shaperd, 8, "shapes links of a host for bace, by lease", bodies)
     os.makedirs(folder, exist_ok=True)
     for old in os.listdir(folder):
-        if old.endswith(".1") and old not in files:
+        if old.endswith((".1", ".8")) and old not in files:
             os.unlink(os.path.join(folder, old))
     for name, text in files.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as f:

@@ -10,7 +10,7 @@ DESTDIR=$dir meson install -C "$build" --no-rebuild >"$dir/log" 2>&1 || { cat "$
 bin=$(dirname "$(find "$dir" -name bace -path '*/bin/*' -type f)")
 prefix=$(dirname "$bin")
 for file in bin/bace bin/bace-agent bin/bace-shaperd bin/bace-worker share/bace/profiles/experiments/tiny.cfg \
-	share/bace/profiles/policies/largest_region.py share/man/man1/bace.1 share/man/man1/bace-run.1 \
+	share/bace/profiles/policies/largest_region.py share/man/man1/bace.1 share/man/man1/bace-run.1 share/man/man8/bace-shaperd.8 \
 	share/bash-completion/completions/bace share/zsh/site-functions/_bace include/bace/harness/sim/sim.h; do
 	[ -f "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done

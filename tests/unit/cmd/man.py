@@ -26,7 +26,11 @@ for c in commands:
     page = open(os.path.join(made, f"bace-{c['name']}.1"), encoding="utf-8").read()
     for option in set(re.findall(OPTION, c["usage"])):
         check(option.replace("-", "\\-") in page, f"bace-{c['name']}.1 lacks {option}")
-check(len([n for n in os.listdir(made) if n.endswith(".1")]) == len(names) + 1, "a page too many or too few")
+pages = sorted(n for n in os.listdir(made) if n.endswith((".1", ".8")))
+check(len(pages) == len(names) + 3, "a page too many or too few")
+for page, option in ("bace-agent.1", "--leash"), ("bace-shaperd.8", "--lease-timeout"):
+    text = open(os.path.join(made, page), encoding="utf-8").read()
+    check(option.replace("-", "\\-") in text, f"{page} lacks {option}")
 
 
 def complete(*words):
@@ -54,9 +58,8 @@ else:
 if not shutil.which("mandoc"):
     print("skipped: no mandoc (Debian package mandoc)")
     sys.exit(77)
-lint = subprocess.run(["mandoc", "-Tlint"] + [os.path.join(made, n) for n in sorted(os.listdir(made))
-                                              if n.endswith(".1")], capture_output=True, text=True)
+lint = subprocess.run(["mandoc", "-Tlint"] + [os.path.join(made, n) for n in pages], capture_output=True, text=True)
 # It looks for other pages where pages are installed.
 faults = [x for x in (lint.stdout + lint.stderr).splitlines() if "referenced manual not found" not in x]
 check(not faults, "\n".join(faults))
-print(f"{len(names) + 1} pages clean")
+print(f"{len(pages)} pages clean")
