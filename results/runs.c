@@ -24,8 +24,10 @@ static int nearest_run(struct store *s, const char *given, struct bace_err *e)
 		}
 	}
 	sqlite3_finalize(q);
-	const char *found = bace_nearest(given, ids, n);
+	const char *found = bace_nearest(given, ids, n), *last = "last";
 
+	if (!found && n)
+		found = bace_nearest(given, &last, 1);
 	/* Ids are long: when no word is near, the newest is what is meant most often. */
 	snprintf(near, sizeof(near), "%s", found ? found : n ? ids[0] : "");
 	for (size_t i = 0; i < n; i++)

@@ -61,18 +61,18 @@ static const struct scale *scales_of(enum quantity what)
 	}
 }
 
-/* Four significant digits of the least, at most three after the point, and no
- * more of a column that has large numbers too. */
+/* Four significant digits of the least, at most three after the point (six of
+ * less than ten cents), and no more of a column that has large numbers too. */
 static int digits_for(enum quantity what, double least, double most)
 {
-	int d;
+	int d, deepest = what == DOLLARS && most < 0.1 ? 6 : 3;
 
 	if (what == COUNT || !(most > 0))
 		return 0;
 	if (what == PERCENT)
 		return most < 1 ? 2 : 1;
 	d = least > 0 ? 3 - (int)floor(log10(least)) : 3;
-	d = d < 0 ? 0 : d > 3 ? 3 : d;
+	d = d < 0 ? 0 : d > deepest ? deepest : d;
 	if (most >= 1e5)
 		return 0;
 	if (most >= 1e3 && d > 2)

@@ -15,7 +15,7 @@ import textwrap
 
 DATE = "November 30, 2026"  # of the text, so that two builds are alike
 GLOBALS = [("--json", "for machines"), ("--store", "store to use"), ("-q", "only errors"),
-           ("-v", "more"), ("--help", "usage"), ("--version", "version")]
+           ("-v", "debugging messages too"), ("--help", "usage"), ("--version", "version")]
 
 
 def escape(text):
@@ -135,7 +135,7 @@ For machines.
 .It Fl q
 Only errors.
 .It Fl v
-More; twice, still more.
+Log debugging messages too.
 .El
 .Ss Commands
 .Bl -tag -width Ds

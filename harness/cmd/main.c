@@ -79,7 +79,9 @@ static void help(FILE *to)
 	for (size_t i = 0; commands[i]; i++)
 		if (commands[i]->summary)
 			fprintf(to, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
-	fputs("\n`bace help COMMAND` says more about one.\n"
+	fputs("\n  --store FILE  the store of runs; --json: for machines; -q: only errors;\n"
+	      "  -v: debugging messages too\n"
+	      "\n`bace help COMMAND` says more about one.\n"
 	      "Exit status: 0 done, 1 the run failed, 2 bad input, 3 the environment cannot,\n"
 	      "4 negative verdict.\n", to);
 }
