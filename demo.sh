@@ -4,7 +4,7 @@
 set -euo pipefail
 . "$(dirname "$0")/.ci/prepare.sh"
 
-install_packages
+install_packages packages
 build programs
 say "bace run profiles/experiments/six-regions.cfg $*"
 cd "$root"

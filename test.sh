@@ -6,7 +6,8 @@
 set -euo pipefail
 . "$(dirname "$0")/.ci/prepare.sh"
 
-install_packages
+install_packages packages
+install_packages packages-test optional
 build
 say "running the tests"
 cd "$root"

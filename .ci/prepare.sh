@@ -7,9 +7,9 @@ start_s=$SECONDS
 
 say() { printf '[%3d s] %s\n' $((SECONDS - start_s)) "$*"; }
 
-missing_packages() {
+missing_packages() {	# LIST
 	local want
-	want=$(grep -v '^#' "$root/.ci/packages")
+	want=$(grep -v '^#' "$root/.ci/$1")
 	# shellcheck disable=SC2086
 	dpkg-query -W -f '${Package} ${db:Status-Status}\n' $want 2>/dev/null |
 		awk '$2 == "installed" { print $1 }' | sort > "${TMPDIR:-/tmp}/.bace-have.$$"
@@ -17,15 +17,20 @@ missing_packages() {
 	rm -f "${TMPDIR:-/tmp}/.bace-have.$$"
 }
 
+# A list of .ci/; "optional": without them something is skipped.
 install_packages() {
-	local missing
+	local list=$1 optional=${2:-} missing
 	if ! command -v dpkg-query >/dev/null; then
-		say "not a Debian system: taking the packages of .ci/packages for granted"
+		say "not a Debian system: taking the packages of .ci/$list for granted"
 		return
 	fi
-	missing=$(missing_packages)
+	missing=$(missing_packages "$list")
 	if [ -z "$missing" ]; then
-		say "packages: all present"
+		say "$list: all present"
+		return
+	fi
+	if [ "$(id -u)" != 0 ] && [ -n "$optional" ]; then
+		say "some tests will skip without: $missing"
 		return
 	fi
 	if [ "$(id -u)" != 0 ]; then
@@ -40,7 +45,7 @@ install_packages() {
 			>"$root/.apt.log" 2>&1 </dev/null; then
 		tail -n 20 "$root/.apt.log" >&2
 		echo "could not install: $missing" >&2
-		exit 3
+		[ -n "$optional" ] || exit 3
 	fi
 	rm -f "$root/.apt.log"
 }
