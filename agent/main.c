@@ -118,6 +118,9 @@ static int watch_signals(struct agent *a, struct bace_err *e)
 
 static void finish(struct agent *a)
 {
+	/* Workers may take a moment to end; the links need not wait for that. */
+	if (a->lease)
+		lease_drop(a->lease, 0);
 	workers_end(a);
 	if (a->conn)
 		wire_free(a->conn);

@@ -104,9 +104,11 @@ static void describe(void)
 	}
 }
 
+/* The bridge has an address of its own: else it changes with its ports, and who
+ * has asked for it already sends to the old one. */
 static void network_up(void)
 {
-	sh("set -e; ip link set lo up; ip link add br0 type bridge; ip addr add " SWITCH "/8 dev br0; ip link set br0 up");
+	sh("set -e; ip link set lo up; ip link add br0 address 02:00:00:00:00:01 type bridge; ip addr add " SWITCH "/8 dev br0; ip link set br0 up");
 	for (int i = 0; i < N; i++)
 		sh("set -e; ip netns add %1$s; ip link add p-%1$s type veth peer name eth0 netns %1$s\n"
 		   "ip link set p-%1$s master br0 up; ip -n %1$s addr add %2$s/8 dev eth0\n"

@@ -108,7 +108,8 @@ class Slurm(unittest.TestCase):
 
     @classmethod
     def network(cls):
-        sh("ip", "link", "add", f"{PRE}br", "type", "bridge")
+        # with an address of its own: else it changes with its ports
+        sh("ip", "link", "add", f"{PRE}br", "address", "02:00:00:00:00:01", "type", "bridge")
         sh("ip", "addr", "add", f"{SWITCH}/16", "dev", f"{PRE}br")
         sh("ip", "link", "set", f"{PRE}br", "up")
         for node, addr in NODES.items():
@@ -223,6 +224,28 @@ class Slurm(unittest.TestCase):
         print(f"\nshaping undone {time.monotonic() - at:.2f} s after scancel", file=sys.stderr)
         p.communicate(timeout=60)
         self.nothing_left(20)
+
+    def test_array(self):
+        """A sweep as an array job, as docs/cluster.md has it: the parts merged are one run's output."""
+        with open(f"{self.dir}/sweep.cfg", "w") as f:
+            f.write('cluster = "six-regions-paper"; jobs = "eight-llms";\n'
+                    'policies = ( { name = "bace"; }, { name = "random"; }, { name = "lcf"; } );\n'
+                    'view = { noise = "additive"; bandwidth_noise = 0.2; };\n')
+        with open(f"{self.dir}/sweep.sh", "w") as f:
+            f.write(f"#!/bin/sh\ncd {self.dir}\n{BACE} sim sweep.cfg --seeds 7 --shard "
+                    "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT -o part.$SLURM_ARRAY_TASK_ID\n")
+        p = subprocess.run(["sbatch", "-Q", "--wait", "--array=1-3", "--exclusive", "-o", f"{self.dir}/sweep.%a.out",
+                            f"{self.dir}/sweep.sh"], capture_output=True, text=True, env=self.env, timeout=90)
+        said = subprocess.run(["cat", *[f"{self.dir}/sweep.{i}.out" for i in (1, 2, 3)]], capture_output=True,
+                              text=True).stdout
+        self.assertEqual(p.returncode, 0, p.stderr + said)
+        merged = subprocess.run([BACE, "--json", "merge", *[f"{self.dir}/part.{i}" for i in (1, 2, 3)]],
+                                capture_output=True, text=True)
+        whole = subprocess.run([BACE, "--json", "sim", f"{self.dir}/sweep.cfg", "--seeds", "7"], capture_output=True,
+                               text=True, env=self.env)
+        self.assertEqual((merged.returncode, whole.returncode), (0, 0), merged.stderr + whole.stderr)
+        self.assertEqual(merged.stdout, whole.stdout)
+        self.assertIn("random", whole.stdout)
 
     def test_not_in_allocation(self):
         args = [BACE, "run", f"{self.dir}/e.cfg", "--launcher", "slurm", "--controller", f"{SWITCH}:7613", "--key",
