@@ -203,6 +203,7 @@ static void over(struct cell_run *r)
 		cell_invalid(r, SEVERITY_CAUSE, "%s", e.msg);
 	event_free(r->timer);
 	r->timer = NULL;
+	r->c->cell = NULL;
 	task_finish(r->c, &r->task, 0);
 }
 
@@ -328,6 +329,12 @@ static void enter(struct cell_run *r, enum cell_phase phase)
 	}
 }
 
+void cell_cancel(struct controller *c)
+{
+	if (c->cell)
+		cell_fail(c->cell, SEVERITY_CAUSE, "interrupted");
+}
+
 static void start_cell(struct controller *c, struct task *t)
 {
 	struct cell_run *r = (struct cell_run *)t;
@@ -337,6 +344,7 @@ static void start_cell(struct controller *c, struct task *t)
 		task_finish(c, t, bace_fail(&t->e, ENOMEM, "cell: out of memory"));
 		return;
 	}
+	c->cell = r;
 	r->id = ++c->next_cell;
 	for (int i = 0; i < r->n_ranks; i++)
 		r->ranks[i].proc.cell = r->id;
@@ -383,6 +391,8 @@ int controller_run(struct controller *c, const struct tb_cell *cell, struct tb_r
 		cell_mark_needed(&r);
 		rc = task_run(c, &r.task, e);
 	}
+	if (!rc && c->cancel)
+		rc = bace_fail(e, ECANCELED, "interrupted");
 	cell_free(&r);
 	if (rc)
 		tb_result_free(out);

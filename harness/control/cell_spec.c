@@ -6,7 +6,7 @@
 
 #define RANKS_MAX 4096
 #define CONNECT_TIMEOUT_MS 20000
-#define PEER_TIMEOUT_MS 3000
+#define PEER_TIMEOUT_MS 2000
 
 static int check_job(const struct cell_run *r, int j, struct bace_err *e)
 {

@@ -221,6 +221,10 @@ struct controller_config {
 	const uint8_t *master_key;	/* WIRE_KEY_BYTES */
 	const struct tb_topology *topo;	/* borrowed */
 	double heartbeat_dead_s;	/* 3 */
+	/* Asked all the time while a cell runs, by who called controller_run: true
+	 * ends the cell. May be NULL. */
+	bool (*cancelled)(void *arg);
+	void *cancel_arg;
 };
 
 int controller_open(const struct controller_config *cfg, struct controller **out, struct bace_err *e);
@@ -230,7 +234,8 @@ uint16_t controller_port(const struct controller *c);
 int controller_wait_hosts(struct controller *c, double timeout_s, struct bace_err *e);
 /* Sends every host its shape_spec; applied and read back when this returns 0. */
 int controller_plan(struct controller *c, struct bace_err *e);
-/* Runs one cell. -errno only if it could not be run; an invalid cell is a result. */
+/* Runs one cell. -errno only if it could not be run; an invalid cell is a result.
+ * -ECANCELED: see controller_config. */
 int controller_run(struct controller *c, const struct tb_cell *cell, struct tb_result *out,
 		   struct bace_err *e);
 /* Measures the directed pairs, in rounds in which each host takes part once. */

@@ -4,11 +4,13 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness/control/internal.h"
 
 #define CLOSE_S 4.0
+#define CANCEL_MS 100		/* between looks whether it is wanted */
 
 static void wake(struct controller *c)
 {
@@ -19,7 +21,7 @@ static void wake(struct controller *c)
 		return;
 }
 
-static struct task *take_task(struct controller *c, bool *quit)
+static struct task *take_task(struct controller *c, bool *quit, bool *cancel)
 {
 	struct task *t;
 
@@ -31,6 +33,7 @@ static struct task *take_task(struct controller *c, bool *quit)
 			c->last_task = &c->tasks;
 	}
 	*quit = c->quit;
+	*cancel = c->cancel;
 	pthread_mutex_unlock(&c->lock);
 	return t;
 }
@@ -40,12 +43,14 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 	struct controller *c = arg;
 	struct task *t;
 	uint64_t count;
-	bool quit;
+	bool quit, cancel;
 
 	if (read(fd, &count, sizeof(count)) < 0)
 		return;
-	while ((t = take_task(c, &quit)))
+	while ((t = take_task(c, &quit, &cancel)))
 		t->start(c, t);
+	if (cancel)
+		cell_cancel(c);
 	if (quit)
 		event_base_loopbreak(c->base);
 }
@@ -59,6 +64,21 @@ void task_finish(struct controller *c, struct task *t, int rc)
 	pthread_mutex_unlock(&c->lock);
 }
 
+static void wait_a_moment(struct controller *c)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += CANCEL_MS * 1000000l;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&c->finished, &c->lock, &until);
+	if (!c->cancel && c->cfg.cancelled(c->cfg.cancel_arg)) {
+		c->cancel = true;
+		wake(c);
+	}
+}
+
 /* The task ends by itself: all that it waits for in the loop has a time-out. */
 int task_run(struct controller *c, struct task *t, struct bace_err *e)
 {
@@ -67,8 +87,12 @@ int task_run(struct controller *c, struct task *t, struct bace_err *e)
 	*c->last_task = t;
 	c->last_task = &t->next;
 	wake(c);
-	while (!t->done)
-		pthread_cond_wait(&c->finished, &c->lock);
+	while (!t->done) {
+		if (c->cfg.cancelled)
+			wait_a_moment(c);
+		else
+			pthread_cond_wait(&c->finished, &c->lock);
+	}
 	pthread_mutex_unlock(&c->lock);
 	if (t->rc && e)
 		*e = t->e;
@@ -127,6 +151,7 @@ static void read_boot_id(struct controller *c)
 int controller_open(const struct controller_config *cfg, struct controller **out, struct bace_err *e)
 {
 	struct controller *c = calloc(1, sizeof(*c));
+	pthread_condattr_t monotonic;
 	struct wire_handlers h;
 	int rc;
 
@@ -138,7 +163,10 @@ int controller_open(const struct controller_config *cfg, struct controller **out
 	c->wake = -1;
 	c->last_task = &c->tasks;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->finished, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->finished, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	read_boot_id(c);
 	if (getrandom(&c->probe_token, sizeof(c->probe_token), 0) < 0)
 		c->probe_token = (uint64_t)bace_wall_ns();

@@ -20,6 +20,7 @@ struct watcher;
 struct host_monitor;
 struct divider;
 struct script_run;
+struct cell_run;
 
 /* ---- tasks: what a caller waits for ---- */
 struct task {
@@ -33,6 +34,9 @@ struct task {
 void task_finish(struct controller *c, struct task *t, int rc);
 /* From the caller's thread: runs it and waits. */
 int task_run(struct controller *c, struct task *t, struct bace_err *e);
+
+/* ---- cell.c ---- */
+void cell_cancel(struct controller *c);
 
 /* ---- hosts ---- */
 
@@ -88,6 +92,8 @@ struct controller {
 	pthread_cond_t finished;
 	struct task *tasks, **last_task;
 	bool quit;
+	bool cancel;			/* the cell that runs is to end */
+	struct cell_run *cell;
 	char boot_id[64];
 	int n_hosts;
 	struct host *hosts;

@@ -63,7 +63,8 @@ static int open_controller(struct launched *l, struct bace_err *e)
 
 	if (!rc)
 		rc = controller_open(&(struct controller_config){ .listen_addr = host, .port = port,
-			.master_key = l->master, .topo = &l->topo, .heartbeat_dead_s = 3 }, &l->controller, e);
+			.master_key = l->master, .topo = &l->topo, .heartbeat_dead_s = 3,
+			.cancelled = l->cfg.cancelled, .cancel_arg = l->cfg.arg }, &l->controller, e);
 	return rc;
 }
 

@@ -116,10 +116,13 @@ class Chaos(launch.Launch):
             p = self.start("ssh", "e", path=f"{self.dir}/bin", store=store, more=("--resume", "last") if finished else ())
             out, err = p.communicate(timeout=180)
             self.nothing_left()
-            if p.returncode == 0 or not any(w in err for w in launch.BUSY):
+            # of a busy machine: some cell or link was not as it should be
+            if p.returncode == 0 or (p.returncode == 1 and not any(w in err for w in launch.BUSY)):
                 break
-        self.assertEqual(p.returncode, 0, f"{say}\nthen: {err[-2000:]}")
-        self.assertTrue(any(row["valid"] for row in json.loads(out)["placements"]), say)
+        rows = json.loads(out or '{"placements": []}')["placements"]
+        whole = {"gpt2-a", "gpt2-b"} == {row["job"] for row in rows if row["valid"]}
+        self.assertTrue(p.returncode == 0 or any(w in err for w in launch.BUSY), f"{say}\nthen: {err[-2000:]}")
+        self.assertTrue(whole, f"{say}\nthen: {err[-2000:]}")
         print(f"seed {seed}: {', '.join(done) or 'nothing'}: held", file=sys.stderr)
 
     def test_seeds(self):

@@ -100,11 +100,7 @@ class Launch(unittest.TestCase):
             sh("ip", "-n", ns(node), "addr", "add", f"{addr}/16", "dev", "eth0")
             sh("ip", "-n", ns(node), "link", "set", "eth0", "up")
             sh("ip", "-n", ns(node), "link", "set", "lo", "up")
-        for node in HOSTS:
-            with open(f"{cls.dir}/{node}.log", "w") as log:
-                cls.daemons.append(subprocess.Popen(inside(node, SHAPERD, "--socket", f"{cls.dir}/{node}.sock",
-                                                           "--iface", "eth0", "--state", f"{cls.dir}/{node}.state"),
-                                                    stderr=log))
+        cls.start_daemons()
         with open(f"{cls.dir}/cluster.cfg", "w") as f:
             f.write(CLUSTER % (cls.dir, cls.dir))
         for name, steps in (("e", 2), ("long", 400)):
@@ -122,6 +118,14 @@ class Launch(unittest.TestCase):
         os.chmod(f"{cls.dir}/bin/ssh", 0o755)
 
     @classmethod
+    def start_daemons(cls):
+        for node in HOSTS:
+            with open(f"{cls.dir}/{node}.log", "w") as log:
+                cls.daemons.append(subprocess.Popen(inside(node, SHAPERD, "--socket", f"{cls.dir}/{node}.sock",
+                                                           "--iface", "eth0", "--state", f"{cls.dir}/{node}.state"),
+                                                    stderr=log))
+
+    @classmethod
     def tearDownClass(cls):
         for d in cls.daemons:
             d.terminate()
@@ -130,12 +134,12 @@ class Launch(unittest.TestCase):
             subprocess.run(["ip", "netns", "del", ns(node)], capture_output=True)
         shutil.rmtree(cls.dir)
 
-    def start(self, launcher="ssh", experiment="e", path="", store=None, more=()):
+    def start(self, launcher="ssh", experiment="e", path="", store=None, more=(), port=7611):
         """bace run, in the controller's namespace."""
         env = dict(os.environ, BACE_PROFILES=PROFILES, PATH=f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"])
         store = store or f"{self.dir}/{self.id().rsplit('.')[-1]}.db"
         p = subprocess.Popen(inside("c", BACE, "--store", store, "--json", "run", f"{self.dir}/{experiment}.cfg",
-                                       "--no-report", "--launcher", launcher, "--controller", "10.77.0.1:7611",
+                                       "--no-report", "--launcher", launcher, "--controller", f"10.77.0.1:{port}",
                                        "--key", f"{self.dir}/key", "--agent", f"{self.dir}/prog/bace-agent", *more),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         self.addCleanup(self.end, p)
@@ -156,16 +160,17 @@ class Launch(unittest.TestCase):
     def measured(self, p, out, err):
         """False: bace says itself that the machine was too busy."""
         self.nothing_left()
-        if p.returncode == 1 and any(word in err for word in BUSY):
-            return False
-        self.assertEqual(p.returncode, 0, err[-3000:])
+        busy = p.returncode == 1 and any(word in err for word in BUSY)
+        if not busy:
+            self.assertEqual(p.returncode, 0, err[-3000:])
         # a cell that came back invalid was run again
-        rows = [r for r in json.loads(out)["placements"] if r["valid"]]
-        self.assertTrue(any(">" in r["placement"] for r in rows), "no placement crossed a link")
+        rows = [r for r in json.loads(out or '{"placements": []}')["placements"] if r["valid"]]
         for r in rows:
             # 12 %: the bound that whole runs are held to
             self.assertLess(abs(r["measured_median_s"] / r["event_sim_s"] - 1), 0.12, r)
-        return True
+        whole = {"gpt2-a", "gpt2-b"} == {r["job"] for r in rows if ">" in r["placement"]}
+        self.assertTrue(whole or busy, "not every job crossed a link")
+        return whole
 
     def until_idle(self, attempt):
         for _ in range(3):
