@@ -26,6 +26,11 @@ run unit --suite unit || true
 run netns --num-processes 1 --suite netns || true
 run whole --num-processes 1 --suite uml --suite lab --suite deb || true
 logs=("$logs/unit.json" "$logs/netns.json" "$logs/whole.json")
+# The fuzzers, so many seconds each.
+if [ -n "${BACE_FUZZ_S:-}" ]; then
+	run fuzz --suite fuzz || true
+	logs+=("$BUILD/meson-logs/fuzz.json")
+fi
 again=$("$root/.ci/summary" --failed "${logs[@]}")
 # On a busy machine they time out, or a cell is invalid: what failed, once more;
 # the summary names what then passed.

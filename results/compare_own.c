@@ -39,7 +39,8 @@ static int split(char *line, char **out)
 
 static int bad(const char *path, int line, const char *what, const char *value, struct bace_err *e)
 {
-	return bace_fail(e, EINVAL, "%s:%d: %s `%s'", path, line, what, value);
+	return value ? bace_fail(e, EINVAL, "%s:%d: %s `%s'", path, line, what, value) :
+		       bace_fail(e, EINVAL, "%s:%d: %s", path, line, what);
 }
 
 static int read_header(const char *path, char *line, int *at, int *n, struct bace_err *e)
@@ -59,7 +60,7 @@ static int read_header(const char *path, char *line, int *at, int *n, struct bac
 		at[k] = i;
 	}
 	if (at[F_POLICY] < 0 || at[F_JOB] < 0 || at[F_STEP] < 0)
-		return bad(path, 1, "the header must name policy, job and step_s", "", e);
+		return bad(path, 1, "the header must name policy, job and step_s", NULL, e);
 	return 0;
 }
 
@@ -69,7 +70,7 @@ static int read_row(const char *path, int line, char *text, const int *at, int n
 	char *f[MAX_FIELDS], *end;
 
 	if (split(text, f) != n)
-		return bad(path, line, "not as many fields as the header has", "", e);
+		return bad(path, line, "not as many fields as the header has", NULL, e);
 	for (int k = 0; k < N_FIELDS; k++) {
 		const char *value = at[k] < 0 ? "" : f[at[k]];
 
@@ -105,7 +106,7 @@ static int read_csv(const char *path, struct owns *out, struct bace_err *e)
 		else if (*row)
 			rc = read_row(path, line, row, at, n, out, e);
 	}
-	return rc ? rc : out->n ? 0 : bad(path, line, "no row under the header", "", e);
+	return rc ? rc : out->n ? 0 : bad(path, line, "no row under the header", NULL, e);
 }
 
 /* ---- the placements: [ { policy, job, placement: [ [region, GPUs], ... ] } ] ---- */

@@ -42,6 +42,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/policy/answer.h"
 #include "harness/policy/child.h"
 #include "harness/policy/internal.h"
 
@@ -167,50 +168,6 @@ static int fail_softly(struct policy *p, struct external *x, const char *why)
 	return 0;
 }
 
-static bool path_has_shape(const json_t *path)
-{
-	size_t i;
-	json_t *part;
-
-	json_array_foreach(path, i, part) {
-		if (!json_is_string(json_array_get(part, 0)) || !json_is_integer(json_array_get(part, 1)) ||
-		    json_array_size(part) != 2)
-			return false;
-	}
-	return json_is_array(path);
-}
-
-/* NULL, and why, unless the line is a list of placements. */
-static json_t *parse_answer(const char *line, char why[256])
-{
-	json_error_t e;
-	json_t *root = json_loads(line, 0, &e), *list, *pl;
-	size_t i;
-
-	if (!root) {
-		snprintf(why, 256, "its answer is not JSON: %s at byte %d", e.text, e.position);
-		return NULL;
-	}
-	list = json_incref(json_object_get(root, "placements"));
-	json_decref(root);
-	if (!json_is_array(list)) {
-		snprintf(why, 256, "its answer has no list `placements'");
-		json_decref(list);
-		return NULL;
-	}
-	json_array_foreach(list, i, pl) {
-		if (json_is_string(json_object_get(pl, "job")) &&
-		    path_has_shape(json_object_get(pl, "path")))
-			continue;
-		snprintf(why, 256,
-			 "placement %zu of its answer: must be {\"job\": NAME, \"path\": [[REGION, GPUS], ...]}",
-			 i + 1);
-		json_decref(list);
-		return NULL;
-	}
-	return list;
-}
-
 static int ask(struct policy *p, struct external *x, const struct view *v, const struct queue *q,
 	       struct bace_err *err)
 {
@@ -228,79 +185,13 @@ static int ask(struct policy *p, struct external *x, const struct view *v, const
 		return bace_fail(err, ENOMEM, "policy %s: cannot write the view as JSON", p->spec.label);
 	if (child_ask(&x->child, line, len, p->spec.timeout_s, &reply, &e))
 		return fail_softly(p, x, e.msg);
-	x->placements = parse_answer(reply, why);
+	x->placements = answer_parse(reply, why);
 	if (!x->placements)
 		return fail_softly(p, x, why);
 	x->in_a_row = 0;
 	x->next = 0;
 	x->answered_at_s = v->now_s;
 	return 0;
-}
-
-/* ---- one placement of it ---- */
-
-static int find_job(const struct view *v, const struct queue *q, const char *name)
-{
-	for (int i = 0; i < q->n; i++)
-		if (!strcmp(v->exp->jobs[q->v[i].job].name, name))
-			return q->v[i].job;
-	return -1;
-}
-
-static int find_region(const struct cluster *c, const char *name)
-{
-	for (int r = 0; r < c->n_regions; r++)
-		if (!strcmp(c->regions[r].name, name))
-			return r;
-	return -1;
-}
-
-static int read_path(const struct policy *p, const struct view *v, const json_t *path, const char *job,
-		     struct placement *out, struct bace_err *err)
-{
-	size_t i;
-	json_t *part;
-
-	json_array_foreach(path, i, part) {
-		const char *name = json_string_value(json_array_get(part, 0));
-		json_int_t gpus = json_integer_value(json_array_get(part, 1));
-		int r = find_region(&v->exp->cluster, name);
-
-		if (r < 0)
-			return bace_fail(err, EINVAL, "policy %s: placement of %s: no region `%s'",
-					 p->spec.label, job, name);
-		if (gpus < 1 || gpus > 1000000)
-			return bace_fail(err, EINVAL, "policy %s: placement of %s: %lld GPUs in %s: at least 1",
-					 p->spec.label, job, (long long)gpus, name);
-		out->parts[out->n_parts++] = (struct placement_part){ .region = r, .gpus = (int)gpus };
-		out->n_gpus += (int)gpus;
-	}
-	return 0;
-}
-
-static int read_placement(const struct policy *p, const struct view *v, const struct queue *q,
-			  const json_t *pl, struct placement *out, struct bace_err *err)
-{
-	const char *name = json_string_value(json_object_get(pl, "job"));
-	const json_t *path = json_object_get(pl, "path");
-	int rc;
-
-	*out = (struct placement){ .job = find_job(v, q, name) };
-	if (out->job < 0)
-		return bace_fail(err, EINVAL, "policy %s: placement of %s: no such job in the queue",
-				 p->spec.label, name);
-	out->parts = calloc(json_array_size(path) + 1, sizeof(*out->parts));
-	if (!out->parts)
-		return bace_fail(err, ENOMEM, "policy %s: out of memory", p->spec.label);
-	rc = read_path(p, v, path, name, out, err);
-	if (!rc) {
-		rc = placement_check(v, q, out, err);
-		if (rc)
-			bace_err_context(err, "policy %s", p->spec.label);
-	}
-	if (rc)
-		placement_free(out);
-	return rc ? rc : 1;
 }
 
 static int decide(struct policy *p, const struct view *v, const struct queue *q, struct placement *out,
@@ -319,7 +210,7 @@ static int decide(struct policy *p, const struct view *v, const struct queue *q,
 	}
 	if (!x->placements || x->next >= json_array_size(x->placements))
 		return 0;
-	return read_placement(p, v, q, json_array_get(x->placements, x->next++), out, err);
+	return answer_placement(p->spec.label, v, q, json_array_get(x->placements, x->next++), out, err);
 }
 
 const struct policy_rule rule_external = {

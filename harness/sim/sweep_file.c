@@ -133,6 +133,8 @@ static bool read_cell(const json_t *o, struct sweep *s)
 		return false;
 	if (!jct)
 		return true;
+	if (json_array_size(jct) != (size_t)s->n_jobs)
+		return false;
 	c->jct_s = calloc((size_t)s->n_jobs + 1, sizeof(double));
 	c->cost_usd = calloc((size_t)s->n_jobs + 1, sizeof(double));
 	return c->jct_s && c->cost_usd && read_numbers(jct, c->jct_s, s->n_jobs) &&
