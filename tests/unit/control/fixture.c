@@ -58,9 +58,14 @@ void world_open(struct world *w, int n)
 
 void world_agent(struct world *w, int i)
 {
+	world_agent_at(w, i, controller_port(w->controller));
+}
+
+void world_agent_at(struct world *w, int i, uint16_t port)
+{
 	char to[32];
 
-	snprintf(to, sizeof(to), "127.0.0.1:%u", controller_port(w->controller));
+	snprintf(to, sizeof(to), "127.0.0.1:%u", port);
 	w->agents[i] = fork();
 	assert_true(w->agents[i] >= 0);
 	if (w->agents[i])

@@ -30,6 +30,8 @@ int fixture_args(int argc, char **argv);
 void world_open(struct world *w, int n);
 void world_close(struct world *w);
 void world_agent(struct world *w, int i);		/* starts one */
+/* Which connects to another port than our controller's. */
+void world_agent_at(struct world *w, int i, uint16_t port);
 void world_agents(struct world *w);			/* all, and waits for them */
 void world_kill_agent(struct world *w, int i, int sig);	/* and reaps, if it ends by that */
 
