@@ -78,7 +78,7 @@ static struct lease_job *list_take(struct job_list *l)
 
 static void job_free(struct lease_job *j)
 {
-	free(j->spec.links);
+	shape_spec_free(&j->spec);
 	free(j->change);
 	shape_trace_free(&j->trace);
 	shape_stats_free(&j->stats);
@@ -336,7 +336,7 @@ static void submit(struct lease *l, enum lease_op op, json_int_t id, struct leas
 		}
 		job_free(j);
 	} else if (with) {
-		free(with->spec.links);
+		shape_spec_free(&with->spec);
 		free(with->change);
 		shape_trace_free(&with->trace);
 	}

@@ -312,6 +312,7 @@ int shape_file_load(const char *name_or_path, struct shape_file *out, struct bac
 	rc = cfg_loader_status(&l, since, err);
 	free(b.region_settings);
 	free(b.by_name);
+	load_shape_tables_done(&b);
 	cfg_loader_free(&l);
 	if (rc)
 		shape_file_free(out);
@@ -323,6 +324,7 @@ void shape_file_free(struct shape_file *f)
 	free(f->regions);
 	free(f->hosts);
 	free(f->paths);
+	free(f->tables);
 	free(f->path);
 	*f = (struct shape_file){ 0 };
 }

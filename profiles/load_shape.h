@@ -14,6 +14,8 @@ struct shape_building {
 	int *by_name;			/* regions, sorted by name */
 	bool complete;			/* every region could be read */
 	int mtu;
+	char **table_paths;		/* as many as out->n_tables */
+	size_t cap_tables, cap_table_paths;
 	int64_t own_latency_ns;		/* of every path that does not say its own */
 };
 
@@ -26,6 +28,9 @@ void shape_region_suggest(const struct shape_building *b, const char *name, char
 void load_shape_base(struct shape_building *b, config_setting_t *root);
 /* Paths of the file's own list, which add to those or change them. */
 void load_shape_links(struct shape_building *b, config_setting_t *list);
+/* Index of the jitter table whose path `s' is, read once; -1 with a diagnostic. */
+int load_shape_table(struct shape_building *b, config_setting_t *s);
+void load_shape_tables_done(struct shape_building *b);
 /* Sorts the paths, and refuses what no path can be. */
 void load_shape_check(struct shape_building *b, config_setting_t *root);
 

@@ -26,6 +26,7 @@ static const struct cfg_key link_keys[] = {
 	{ "own_latency", CFG_TIME_NS, 0, P(own_latency_ns), .min = 0, .max = 60 },
 	{ "jitter", CFG_TIME_NS, 0, P(link.jitter_ns), .min = 0, .max = 60 },
 	{ "jitter_distribution", CFG_CHOICE, 0, P(link.jitter_dist), .choices = jitter_names },
+	{ "jitter_table", CFG_ANY },
 	{ "jitter_correlation", CFG_NUMBER, 0, P(impair.jitter_corr), .min = 0, .max = 1 },
 	{ "buffer", CFG_ANY },
 	{ "message", CFG_SIZE, CFG_ABOVE, P(message_bytes), .min = 0, .max = BUFFER_MAX_BYTES },
@@ -212,6 +213,18 @@ static void read_loss_model(config_setting_t *s, struct shape_path *p)
 	}
 }
 
+static void read_table(struct shape_building *b, config_setting_t *s, struct shape_path *p)
+{
+	config_setting_t *table = config_setting_get_member(s, "jitter_table");
+
+	if (!table)
+		return;
+	if (config_setting_get_member(s, "jitter_distribution"))
+		cfg_error(table, "there is a jitter_distribution already: one of the two");
+	p->link.jitter_dist = JITTER_TABLE;
+	p->jitter_table = load_shape_table(b, table);
+}
+
 /* The setting of a key, or what it stands in. */
 static config_setting_t *at(config_setting_t *s, const char *key)
 {
@@ -232,6 +245,8 @@ static void check_jitter(config_setting_t *s, struct shape_path *p)
 		p->link.jitter_dist = JITTER_UNIFORM;
 	if (!p->link.jitter_ns && dist && p->link.jitter_dist != JITTER_NONE)
 		cfg_missing(s, "jitter", "there is a jitter_distribution");
+	if (!p->link.jitter_ns && config_setting_get_member(s, "jitter_table"))
+		cfg_missing(s, "jitter", "there is a jitter_table");
 	if (!p->link.jitter_ns && p->impair.jitter_corr > 0)
 		cfg_missing(s, "jitter", "there is a jitter_correlation");
 }
@@ -264,6 +279,10 @@ static void overlay(config_setting_t *s, const struct shape_path *base, const st
 	if (config_setting_get_member(s, "buffer")) {
 		e.path.buffer = read->buffer;
 		e.path.buffer_value = read->buffer_value;
+	}
+	if (config_setting_get_member(s, "jitter_table")) {
+		e.path.link.jitter_dist = JITTER_TABLE;
+		e.path.jitter_table = read->jitter_table;
 	}
 	if (read->impair.loss_model != LOSS_RANDOM) {
 		e.path.impair.loss_model = read->impair.loss_model;
@@ -333,6 +352,7 @@ static bool read_link(config_setting_t *s, void *arg)
 	if (buffer)
 		read_buffer(buffer, &e.path);
 	read_loss_model(s, &e.path);
+	read_table(r->b, s, &e.path);
 	from = find_end(r->b, s, "from", e.from);
 	to = find_end(r->b, s, "to", e.to);
 	if (from < 0 || to < 0)

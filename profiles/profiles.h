@@ -81,7 +81,8 @@ struct cluster_host {
 	char shaperd[108];	/* socket of its bace-shaperd */
 };
 
-enum jitter_dist { JITTER_NONE, JITTER_UNIFORM, JITTER_NORMAL, JITTER_PARETO, JITTER_PARETONORMAL };
+/* JITTER_TABLE: of a file; only shape files have it. */
+enum jitter_dist { JITTER_NONE, JITTER_UNIFORM, JITTER_NORMAL, JITTER_PARETO, JITTER_PARETONORMAL, JITTER_TABLE };
 
 /* A directed path between two regions. present = false: no path. */
 struct link {
@@ -322,6 +323,7 @@ struct shape_path {
 	enum buffer_kind buffer;
 	double buffer_value;		/* bytes, seconds at the rate, or BDPs */
 	uint64_t message_bytes;		/* largest message on it, for the buffer; 0: unknown */
+	int jitter_table;		/* JITTER_TABLE: index in the file's tables */
 	int64_t own_latency_ns;		/* of the path before it is shaped; counts towards the latency */
 	int line;			/* in the shape file; 0: from the cluster or links file */
 };
@@ -337,7 +339,25 @@ struct shape_file {
 	struct shape_region *regions;
 	struct shape_host *hosts;
 	struct shape_path *paths;	/* by (from, to) */
+	int n_tables;
+	struct jitter_table *tables;
 };
+
+/* A distribution of jitter as tc's *.dist files have it: each entry is as likely
+ * as the others, and stands for entry / 8192 times the jitter. */
+#define JITTER_TABLE_MIN 2
+#define JITTER_TABLE_MAX 16384	/* netem's */
+#define JITTER_TABLES_MAX 64	/* of one file */
+
+struct jitter_table {
+	char name[NAME_LEN];		/* the file's, without folder and .dist */
+	int n;
+	int16_t v[JITTER_TABLE_MAX];
+};
+
+/* Integers separated by blanks; from # to the end of the line is a comment.
+ * `path` names it in messages, FILE:LINE: why. */
+int jitter_table_parse(const char *text, size_t len, const char *path, struct jitter_table *out, struct bace_err *e);
 
 /* As experiment_load. */
 int shape_file_load(const char *name_or_path, struct shape_file *out, struct bace_diags *diags,

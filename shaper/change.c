@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shaper/delay/fate.h"
+#include "shaper/jitter.h"
 #include "shaper/plan.h"
 #include "shaper/shaping_state.h"
 
@@ -84,7 +85,7 @@ static void collect(const struct shaping *s, const struct edit *x, int n, bool b
 		const struct shape_link *l = back ? &x[i].before : &x[i].after;
 
 		if (x[i].before.latency_ns != x[i].after.latency_ns || x[i].before.loss != x[i].after.loss)
-			o->v[o->n[0] + o->n[1]++] = plan_link_netem(l);
+			o->v[o->n[0] + o->n[1]++] = plan_link_netem(&s->spec, l);
 	}
 }
 
@@ -153,6 +154,30 @@ static int change_tc(struct shaping *s, const struct edit *x, int n, struct bace
 		collect(s, x, n, true, &o);
 		send_objects(s, &o, &second);
 	}
+	return rc;
+}
+
+int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
+{
+	CLEANUP_FREE struct tcobj *v = calloc((size_t)spec->n_links + 1, sizeof(*v));
+	struct objects o = { .v = v };
+	int rc;
+
+	if (!v)
+		return bace_fail(e, ENOMEM, "out of memory");
+	/* Elsewhere every netem is a new one. */
+	if (!s->active || !netem(s) || spec->delay != DELAY_NETEM || strcmp(spec->ingress, s->spec.ingress))
+		return 0;
+	for (int i = 0; i < spec->n_links; i++) {
+		const struct shape_link *l = &spec->links[i];
+		int before = find_link(s, l->region);
+
+		if (l->jitter_ns && before >= 0 && s->spec.links[before].jitter_ns &&
+		    !jitter_is_same(spec, l, &s->spec, &s->spec.links[before]))
+			v[o.n[1]++] = plan_link_netem(spec, l);
+	}
+	rc = o.n[1] ? send_objects(s, &o, e) : 0;
+	*n_changes += rc ? 0 : o.n[1];
 	return rc;
 }
 

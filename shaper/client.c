@@ -121,7 +121,12 @@ int shaperd_plan(struct shaperd_client *c, const struct shape_spec *s, struct ba
 
 	c->request.u.spec = *s;
 	c->request.u.spec.links = NULL;
+	c->request.u.spec.tables = NULL;
 	rc = ask(c, SHAPERD_SPEC, (uint32_t)s->n_links, e);
+	for (int i = 0; i < s->n_tables && !rc; i++) {
+		c->request.u.table = s->tables[i];
+		rc = send_request(c, SHAPERD_TABLE, 1, e);
+	}
 	while (!rc && sent < s->n_links) {
 		int n = s->n_links - sent;
 

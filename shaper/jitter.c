@@ -2,10 +2,13 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <string.h>
+
+#include "profiles/names.h"
 
 #define PARETO_A 3.0
 
-static int16_t tables[JITTER_PARETONORMAL + 1][JITTER_TABLE];
+static int16_t tables[JITTER_PARETONORMAL + 1][JITTER_ENTRIES];
 
 static int16_t clamp(double v)
 {
@@ -38,8 +41,8 @@ static double pareto_quantile(double p)
 /* iproute2's paretonormal: a quarter normal, three quarters pareto. */
 static void fill(void)
 {
-	for (int i = 0; i < JITTER_TABLE; i++) {
-		double p = (i + 0.5) / JITTER_TABLE;
+	for (int i = 0; i < JITTER_ENTRIES; i++) {
+		double p = (i + 0.5) / JITTER_ENTRIES;
 
 		tables[JITTER_UNIFORM][i] = clamp(2 * p - 1);
 		tables[JITTER_NORMAL][i] = clamp(normal_quantile(p));
@@ -57,6 +60,32 @@ const int16_t *jitter_table(enum jitter_dist d, int *n)
 		return NULL;
 	}
 	pthread_once(&once, fill);
-	*n = JITTER_TABLE;
+	*n = JITTER_ENTRIES;
 	return tables[d];
+}
+
+const int16_t *jitter_of_link(const struct shape_spec *s, const struct shape_link *l, int *n)
+{
+	const struct jitter_table *t;
+
+	if (!l->jitter_ns || l->jitter_dist != JITTER_TABLE)
+		return jitter_table(l->jitter_ns ? l->jitter_dist : JITTER_NONE, n);
+	t = &s->tables[l->jitter_table];
+	*n = t->n;
+	return t->v;
+}
+
+bool jitter_is_same(const struct shape_spec *s, const struct shape_link *l, const struct shape_spec *t, const struct shape_link *m)
+{
+	int n_l, n_m;
+	const int16_t *a = jitter_of_link(s, l, &n_l), *b = jitter_of_link(t, m, &n_m);
+
+	return n_l == n_m && (a == b || !memcmp(a, b, (size_t)n_l * sizeof(*a)));
+}
+
+const char *jitter_tc_name(const struct shape_spec *s, const struct shape_link *l)
+{
+	if (!l->jitter_ns || l->jitter_dist == JITTER_NONE || l->jitter_dist == JITTER_UNIFORM)
+		return NULL;
+	return l->jitter_dist == JITTER_TABLE ? s->tables[l->jitter_table].name : jitter_names[l->jitter_dist];
 }

@@ -168,8 +168,8 @@ static int print(const struct tcobj *o, struct bace_buf *b)
 	int rc = bace_buf_addf(b, " limit %u delay %lldns", n->limit_pkts, (long long)n->latency_ns);
 
 	if (!rc && n->jitter_ns)
-		rc = bace_buf_addf(b, " %lldns %.7g%%%s", (long long)n->jitter_ns, percent(n->delay_corr),
-				   o->n_table ? " distribution TABLE" : "");
+		rc = bace_buf_addf(b, " %lldns %.7g%%%s%s", (long long)n->jitter_ns, percent(n->delay_corr),
+				   o->table_name ? " distribution " : "", o->table_name ? o->table_name : "");
 	if (!rc)
 		rc = print_loss(n, b);
 	if (!rc && n->duplicate)

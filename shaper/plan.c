@@ -129,7 +129,7 @@ static void set_impair(const struct shape_link *l, struct netem *n)
 	n->seed = x->seed;
 }
 
-struct tcobj plan_link_netem(const struct shape_link *l)
+struct tcobj plan_link_netem(const struct shape_spec *s, const struct shape_link *l)
 {
 	struct tcobj o = object(TCOBJ_QDISC, &kind_netem, ROOT | minor_of(l), minor_of(l) << 16);
 	struct netem *n = &o.u.netem;
@@ -141,14 +141,14 @@ struct tcobj plan_link_netem(const struct shape_link *l)
 	set_impair(l, n);
 	if (!n->reorder)
 		n->rate_bytes_ps = NETEM_ORDER_BYTES_PS;
-	if (l->jitter_ns)
-		o.table = jitter_table(l->jitter_dist, &o.n_table);
+	o.table = jitter_of_link(s, l, &o.n_table);
+	o.table_name = jitter_tc_name(s, l);
 	return o;
 }
 
-static int add_netem(struct if_state *to, const struct shape_link *l)
+static int add_netem(struct if_state *to, const struct shape_spec *s, const struct shape_link *l)
 {
-	const struct tcobj o = plan_link_netem(l);
+	const struct tcobj o = plan_link_netem(s, l);
 
 	return if_state_add(to, &o);
 }
@@ -182,7 +182,7 @@ static int build_ingress(const struct shape_spec *s, struct if_state *to, struct
 			continue;
 		rc = add_class(to, minor_of(l), CALC_UNSHAPED_BPS, s->mtu);
 		if (!rc)
-			rc = add_netem(to, l);
+			rc = add_netem(to, s, l);
 	}
 	if (rc)
 		return bace_fail(e, -rc, "out of memory");

@@ -26,7 +26,7 @@ int spec_check(const struct shape_spec *s, struct bace_err *e);
 int spec_check_link(const struct shape_link *l, struct bace_err *e);
 /* The two objects of one link that a change in place touches. */
 struct tcobj plan_link_class(const struct shape_spec *s, const struct shape_link *l);
-struct tcobj plan_link_netem(const struct shape_link *l);
+struct tcobj plan_link_netem(const struct shape_spec *s, const struct shape_link *l);
 /* Packets that the NFQUEUE delay line may have to hold. */
 uint32_t plan_queue_limit(const struct shape_spec *s);
 

@@ -23,6 +23,7 @@
 struct shape_link {
 	char name[NAME_LEN];		/* of the remote region */
 	uint16_t region;		/* its index: the class minor follows from it */
+	uint16_t jitter_table;		/* JITTER_TABLE: index in the spec's tables */
 	int n_prefixes;
 	struct shape_prefix prefixes[SHAPE_PREFIXES_MAX];	/* of the remote region's hosts */
 	/* towards it, at `egress`: */
@@ -55,7 +56,14 @@ struct shape_spec {
 	bool replace_foreign;		/* save, replace and later restore a root qdisc that is not a default */
 	int n_links;
 	struct shape_link *links;	/* owned by the caller */
+	int n_tables;
+	struct jitter_table *tables;	/* owned by the caller */
 };
+
+/* Of its own, with links and tables; -ENOMEM. */
+int shape_spec_copy(struct shape_spec *to, const struct shape_spec *from);
+/* Links and tables that are malloc'd. */
+void shape_spec_free(struct shape_spec *s);
 
 /* What one class really is and did; read from the kernel. */
 struct shape_stat {

@@ -39,7 +39,7 @@ void shaping_close(struct shaping *s)
 	watch_close(&s->watch);
 	netlink_close(&s->nl);
 	player_free(&s->player);
-	free(s->spec.links);
+	shape_spec_free(&s->spec);
 	journal_free(&s->touched);
 	free(s);
 }
@@ -289,7 +289,9 @@ static int apply_all(struct shaping *s, const struct shape_spec *spec, const str
 		rc = apply_tc(s, &plan->ingress, n_changes, e);
 	if (!rc)
 		rc = apply_line(s, spec, plan, e);
-	return rc ? rc : apply_gso(s, spec, n_changes, e);
+	if (!rc)
+		rc = apply_gso(s, spec, n_changes, e);
+	return rc ? rc : shaping_renew_tables(s, spec, n_changes, e);
 }
 
 /* What a change in place and the drift watch need to find the interfaces. */
@@ -303,16 +305,12 @@ static void keep_indices(struct shaping *s, const struct shape_plan *plan)
 
 static int keep_spec(struct shaping *s, const struct shape_spec *spec)
 {
-	size_t n = (size_t)spec->n_links;
-	struct shape_link *links = calloc(n + 1, sizeof(*links));
+	struct shape_spec copy;
 
-	if (!links)
+	if (shape_spec_copy(&copy, spec))
 		return -ENOMEM;
-	if (n)
-		memcpy(links, spec->links, n * sizeof(*links));
-	free(s->spec.links);
-	s->spec = *spec;
-	s->spec.links = links;
+	shape_spec_free(&s->spec);
+	s->spec = copy;
 	s->active = true;
 	return 0;
 }

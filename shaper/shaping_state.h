@@ -26,4 +26,8 @@ struct shaping {
 	struct player player;
 };
 
+/* netem does not show its table, so a comparison cannot tell that it is another
+ * one: sends it again to links that had another before. */
+int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e);
+
 #endif

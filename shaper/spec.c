@@ -95,6 +95,20 @@ static int check_regions_differ(const struct shape_spec *s, struct bace_err *e)
 	return 0;
 }
 
+static int check_tables(const struct shape_spec *s, struct bace_err *e)
+{
+	if (s->n_tables < 0 || s->n_tables > JITTER_TABLES_MAX)
+		return bace_fail(e, EINVAL, "%d jitter tables: at most %d", s->n_tables, JITTER_TABLES_MAX);
+	for (int i = 0; i < s->n_tables; i++)
+		if (s->tables[i].n < JITTER_TABLE_MIN || s->tables[i].n > JITTER_TABLE_MAX)
+			return bace_fail(e, EINVAL, "jitter table `%s': %d numbers: must be %d to %d", s->tables[i].name, s->tables[i].n,
+					 JITTER_TABLE_MIN, JITTER_TABLE_MAX);
+	for (int i = 0; i < s->n_links; i++)
+		if (s->links[i].jitter_dist == JITTER_TABLE && s->links[i].jitter_table >= s->n_tables)
+			return bace_fail(e, EINVAL, "link `%s': its jitter table is missing", s->links[i].name);
+	return 0;
+}
+
 int spec_check(const struct shape_spec *s, struct bace_err *e)
 {
 	if (s->mtu < MTU_MIN || s->mtu > MTU_MAX)
@@ -107,5 +121,34 @@ int spec_check(const struct shape_spec *s, struct bace_err *e)
 	for (int i = 0; i < s->n_links; i++)
 		if (spec_check_link(&s->links[i], e))
 			return -e->errnum;
-	return check_regions_differ(s, e);
+	return check_tables(s, e) ? -e->errnum : check_regions_differ(s, e);
+}
+
+static void *copy_of(const void *v, int n, size_t size)
+{
+	void *p = calloc((size_t)n + 1, size);
+
+	if (p && n)
+		memcpy(p, v, (size_t)n * size);
+	return p;
+}
+
+int shape_spec_copy(struct shape_spec *to, const struct shape_spec *from)
+{
+	*to = *from;
+	to->links = copy_of(from->links, from->n_links, sizeof(*to->links));
+	to->tables = copy_of(from->tables, from->n_tables, sizeof(*to->tables));
+	if (to->links && to->tables)
+		return 0;
+	shape_spec_free(to);
+	return -ENOMEM;
+}
+
+void shape_spec_free(struct shape_spec *s)
+{
+	free(s->links);
+	free(s->tables);
+	s->links = NULL;
+	s->tables = NULL;
+	s->n_links = s->n_tables = 0;
 }

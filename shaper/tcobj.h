@@ -75,8 +75,9 @@ struct tcobj {
 	const struct tckind *kind;	/* NULL: one that we do not plan */
 	char kind_name[16];
 	/* netem only and write-only in the kernel: never compared with a dump. */
-	const int16_t *table;	/* borrowed: NETEM_TABLE entries */
+	const int16_t *table;	/* borrowed */
 	int n_table;
+	const char *table_name;	/* borrowed; tc's, NULL: tc has none for it */
 	bool offloaded;
 	union {
 		struct htb_root htb_root;

@@ -40,8 +40,8 @@ static json_t *encode_impair(const struct shape_impair *m)
 
 static json_t *encode_link(const struct shape_link *l)
 {
-	return json_pack("{s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:i,s:f,s:I,s:I,s:I,s:o}",
-		"name", l->name, "region", (int)l->region, "prefixes", encode_prefixes(l),
+	return json_pack("{s:s,s:i,s:i,s:o,s:I,s:I,s:I,s:I,s:i,s:f,s:I,s:I,s:I,s:o}",
+		"name", l->name, "jitter_table", (int)l->jitter_table, "region", (int)l->region, "prefixes", encode_prefixes(l),
 		"rate_bps", (json_int_t)l->rate_bps, "buffer_bytes", (json_int_t)l->buffer_bytes,
 		"latency_ns", (json_int_t)l->latency_ns, "jitter_ns", (json_int_t)l->jitter_ns,
 		"jitter_dist", (int)l->jitter_dist, "loss", l->loss,
@@ -49,16 +49,28 @@ static json_t *encode_link(const struct shape_link *l)
 		"message_bytes", (json_int_t)l->message_bytes, "impair", encode_impair(&l->impair));
 }
 
+static json_t *encode_table(const struct jitter_table *t)
+{
+	json_t *v = json_array();
+
+	for (int i = 0; i < t->n; i++)
+		json_array_append_new(v, json_integer(t->v[i]));
+	return json_pack("{s:s,s:o}", "name", t->name, "v", v);
+}
+
 json_t *wire_encode_shape(const struct shape_spec *s)
 {
-	json_t *links = json_array();
+	json_t *links = json_array(), *tables = json_array();
+
+	for (int i = 0; i < s->n_tables; i++)
+		json_array_append_new(tables, encode_table(&s->tables[i]));
 
 	for (int i = 0; i < s->n_links; i++)
 		json_array_append_new(links, encode_link(&s->links[i]));
-	return json_pack("{s:s,s:s,s:i,s:i,s:I,s:b,s:b,s:b,s:o}", "egress", s->egress, "ingress", s->ingress,
+	return json_pack("{s:s,s:s,s:i,s:i,s:I,s:b,s:b,s:b,s:o,s:o}", "egress", s->egress, "ingress", s->ingress,
 		"delay", (int)s->delay, "mtu", (int)s->mtu, "gso_max_bytes", (json_int_t)s->gso_max_bytes,
 		"fail_closed", s->fail_closed, "allow_control_interface", s->allow_control_interface,
-		"replace_foreign", s->replace_foreign, "links", links);
+		"replace_foreign", s->replace_foreign, "links", links, "tables", tables);
 }
 
 static void decode_prefixes(struct wire_reader *r, struct shape_link *l)
@@ -114,7 +126,7 @@ static int decode_link(const json_t *j, int index, struct shape_link *l, struct 
 {
 	static const char *const keys[] = { "name", "region", "prefixes", "rate_bps", "buffer_bytes",
 		"latency_ns", "jitter_ns", "jitter_dist", "loss", "reverse_rate_bps", "rtt_ns",
-		"message_bytes", "impair" };
+		"message_bytes", "impair", "jitter_table" };
 	char what[48];
 	struct wire_reader r = { .obj = j, .what = what, .e = e };
 
@@ -127,7 +139,8 @@ static int decode_link(const json_t *j, int index, struct shape_link *l, struct 
 	l->buffer_bytes = wire_read_u64(&r, "buffer_bytes", BYTES_MAX);
 	l->latency_ns = wire_read_int(&r, "latency_ns", 0, TIME_MAX);
 	l->jitter_ns = wire_read_int(&r, "jitter_ns", 0, TIME_MAX);
-	l->jitter_dist = (enum jitter_dist)wire_read_int(&r, "jitter_dist", JITTER_NONE, JITTER_PARETONORMAL);
+	l->jitter_dist = (enum jitter_dist)wire_read_int(&r, "jitter_dist", JITTER_NONE, JITTER_TABLE);
+	l->jitter_table = (uint16_t)wire_read_int(&r, "jitter_table", 0, JITTER_TABLES_MAX - 1);
 	l->loss = wire_read_num(&r, "loss", 0, 1);
 	l->reverse_rate_bps = wire_read_u64(&r, "reverse_rate_bps", RATE_MAX);
 	l->rtt_ns = wire_read_int(&r, "rtt_ns", 0, 2 * TIME_MAX);
@@ -136,12 +149,34 @@ static int decode_link(const json_t *j, int index, struct shape_link *l, struct 
 	return r.rc;
 }
 
+static int decode_table(const json_t *j, struct jitter_table *t, struct bace_err *e)
+{
+	static const char *const keys[] = { "name", "v" };
+	struct wire_reader r = { .obj = j, .what = "plan: jitter table", .e = e };
+	json_t *a, *v;
+	size_t i;
+
+	wire_read_only(&r, keys, ARRAY_LEN(keys));
+	wire_read_copy(&r, "name", t->name, sizeof(t->name));
+	a = wire_read_array(&r, "v", JITTER_TABLE_MAX);
+	json_array_foreach(a, i, v) {
+		json_int_t x = json_integer_value(v);
+
+		if (r.rc)
+			return r.rc;
+		if (!json_is_integer(v) || x < INT16_MIN || x > INT16_MAX)
+			return bace_fail(e, EPROTO, "%s: entries must be whole numbers of 16 bits", r.what);
+		t->v[t->n++] = (int16_t)x;
+	}
+	return r.rc;
+}
+
 int wire_decode_shape(const json_t *j, struct shape_spec *out, struct bace_err *e)
 {
 	static const char *const keys[] = { "egress", "ingress", "delay", "mtu", "gso_max_bytes",
-		"fail_closed", "allow_control_interface", "replace_foreign", "links" };
+		"fail_closed", "allow_control_interface", "replace_foreign", "links", "tables" };
 	struct wire_reader r = { .obj = j, .what = "plan", .e = e };
-	json_t *links;
+	json_t *links, *tables;
 
 	*out = (struct shape_spec){ 0 };
 	wire_read_only(&r, keys, ARRAY_LEN(keys));
@@ -154,18 +189,25 @@ int wire_decode_shape(const json_t *j, struct shape_spec *out, struct bace_err *
 	out->allow_control_interface = wire_read_bool(&r, "allow_control_interface");
 	out->replace_foreign = wire_read_bool(&r, "replace_foreign");
 	links = wire_read_array(&r, "links", LINKS_MAX);
+	tables = wire_read_array(&r, "tables", JITTER_TABLES_MAX);
 	if (r.rc)
 		return r.rc;
 	out->links = calloc(json_array_size(links) + 1, sizeof(*out->links));
-	if (!out->links)
+	out->tables = calloc(json_array_size(tables) + 1, sizeof(*out->tables));
+	if (!out->links || !out->tables) {
+		shape_spec_free(out);
 		return bace_fail(e, ENOMEM, "plan: out of memory");
+	}
+	for (size_t i = 0; !r.rc && i < json_array_size(tables); i++)
+		r.rc = decode_table(json_array_get(tables, i), &out->tables[i], e);
 	for (size_t i = 0; !r.rc && i < json_array_size(links); i++)
 		r.rc = decode_link(json_array_get(links, i), (int)i, &out->links[i], e);
 	if (r.rc) {
-		free(out->links);
+		shape_spec_free(out);
 		*out = (struct shape_spec){ 0 };
 		return r.rc;
 	}
+	out->n_tables = (int)json_array_size(tables);
 	out->n_links = (int)json_array_size(links);
 	return 0;
 }

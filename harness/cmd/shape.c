@@ -75,7 +75,7 @@ int shape_input_read(const struct command *c, const char *file, const char *host
 
 void shape_input_free(struct shape_input *in)
 {
-	free(in->spec.links);
+	shape_spec_free(&in->spec);
 	shape_file_free(&in->file);
 }
 

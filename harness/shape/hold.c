@@ -103,10 +103,10 @@ static json_t *answer_apply(struct holder *h, const json_t *request)
 	if (wire_decode_shape(json_object_get(request, "spec"), &s, &e))
 		return refusal(&e);
 	if (shaperd_plan(h->client, &s, &e)) {
-		free(s.links);
+		shape_spec_free(&s);
 		return refusal(&e);
 	}
-	free(h->spec.links);
+	shape_spec_free(&h->spec);
 	h->spec = s;
 	h->until_ns = deadline(json_number_value(json_object_get(request, "for_s")));
 	return json_pack("{s:I,s:i}", "pid", (json_int_t)getpid(), "changes", shaperd_changes(h->client));
@@ -184,20 +184,17 @@ static int let_go(struct holder *h, int rc, struct bace_err *e)
 	bace_cleanup_close(&h->clear_fd);
 	bace_cleanup_close(&h->listen_fd);
 	bace_cleanup_close(&h->signal_fd);
-	free(h->spec.links);
+	shape_spec_free(&h->spec);
 	return rc ? rc : rc_clear;
 }
 
 static int copy_spec(const struct shape_spec *from, struct shape_spec *to, const struct shape_hold *how)
 {
-	*to = *from;
+	int rc = shape_spec_copy(to, from);
+
 	to->allow_control_interface = how->allow_control_interface;
 	to->replace_foreign = how->replace_foreign;
-	to->links = malloc(((size_t)from->n_links + 1) * sizeof(*to->links));
-	if (!to->links)
-		return -ENOMEM;
-	memcpy(to->links, from->links, (size_t)from->n_links * sizeof(*to->links));
-	return 0;
+	return rc;
 }
 
 static int hold_here(const struct shape_hold *how, const struct shape_spec *spec,

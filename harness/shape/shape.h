@@ -15,7 +15,8 @@
 /* Index of the host of this name (NULL: this machine's, or the only one). */
 int shape_find_host(const struct shape_file *f, const char *name, int *host, struct bace_err *e);
 /* What that host does: a link towards every other region with a path either
- * way. `delay` must not be AUTO's meaning: shape_choose_delay. Links: free(). */
+ * way. `delay` must not be AUTO's meaning: shape_choose_delay. Free it by
+ * shape_spec_free, also after a failure. */
 int shape_spec_of(const struct shape_file *f, int host, enum delay_kind delay, struct shape_spec *out,
 		  struct bace_err *e);
 /* The delay backend for this file on this machine, and why (static string). */

@@ -96,6 +96,7 @@ static void make_link(const struct shape_file *f, int remote, const struct shape
 		l->latency_ns = added_latency(in);
 		l->jitter_ns = in->link.jitter_ns;
 		l->jitter_dist = in->link.jitter_dist;
+		l->jitter_table = (uint16_t)in->jitter_table;
 		l->loss = in->link.loss;
 		l->reverse_rate_bps = in->link.rate_bps;
 		l->impair = in->impair;
@@ -114,8 +115,12 @@ int shape_spec_of(const struct shape_file *f, int host, enum delay_kind delay, s
 	if (delay == DELAY_NETEM || strcmp(h->ingress, h->egress))
 		memcpy(s->ingress, h->ingress, sizeof(s->ingress));
 	s->links = calloc((size_t)f->n_regions + 1, sizeof(*s->links));
-	if (!s->links)
+	s->tables = calloc((size_t)f->n_tables + 1, sizeof(*s->tables));
+	if (!s->links || !s->tables)
 		return bace_fail(e, ENOMEM, "out of memory");
+	if (f->n_tables)
+		memcpy(s->tables, f->tables, (size_t)f->n_tables * sizeof(*s->tables));
+	s->n_tables = f->n_tables;
 	for (int r = 0; r < f->n_regions; r++) {
 		const struct shape_path *out = shape_file_path(f, h->region, r), *in = shape_file_path(f, r, h->region);
 		struct shape_link *l = &s->links[s->n_links];

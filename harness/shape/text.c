@@ -28,6 +28,11 @@ static void prefixes_text(const struct shape_prefix *v, int n, char *buf, size_t
 		snprintf(buf + strlen(buf), cap - strlen(buf), ", ...");
 }
 
+static const char *jitter_word(const struct shape_spec *s, const struct shape_link *l)
+{
+	return l->jitter_dist == JITTER_TABLE ? s->tables[l->jitter_table].name : jitter_names[l->jitter_dist];
+}
+
 /* ---- the plan ---- */
 static json_t *impair_json(const struct shape_link *l)
 {
@@ -57,7 +62,7 @@ static json_t *link_json(const struct shape_file *f, int host, const struct shap
 		"prefixes", prefixes_json(l->prefixes, l->n_prefixes), "rate_bps", (json_int_t)l->rate_bps,
 		"burst_bytes", (json_int_t)c.burst_bytes, "buffer_bytes", (json_int_t)c.buffer_bytes,
 		"latency_ns", (json_int_t)(in ? in->link.latency_ns : 0), "added_latency_ns", (json_int_t)l->latency_ns,
-		"jitter_ns", (json_int_t)l->jitter_ns, "jitter_distribution", jitter_names[l->jitter_dist],
+		"jitter_ns", (json_int_t)l->jitter_ns, "jitter_distribution", jitter_word(s, l),
 		"delay_limit_pkts", (json_int_t)c.delay_limit_pkts, "rtt_ns", (json_int_t)l->rtt_ns,
 		"reverse_rate_bps", (json_int_t)l->reverse_rate_bps, "impair", impair_json(l));
 }
@@ -120,7 +125,7 @@ static int link_text(const struct shape_file *f, int host, const struct shape_sp
 		rc = bace_buf_addf(b, " (%s added)", bace_fmt_time(t, (double)l->latency_ns / 1e9));
 	if (!rc && l->jitter_ns)
 		rc = bace_buf_addf(b, ", jitter %s %s", bace_fmt_time(u, (double)l->jitter_ns / 1e9),
-				   jitter_names[l->jitter_dist]);
+				   jitter_word(s, l));
 	if (!rc)
 		rc = more_text(l, b);
 	return rc ? rc : bace_buf_addf(b, "; RTT %s\n", bace_fmt_time(t, (double)l->rtt_ns / 1e9));

@@ -19,13 +19,14 @@ int fate_check(const struct shape_link *l, struct bace_err *e)
 	return 0;
 }
 
-void fate_configure(struct fate *f, const struct shape_link *l, bool fresh)
+void fate_configure(struct fate *f, const struct shape_link *l, const int16_t *table, int n_table, bool fresh)
 {
 	bool reseed = fresh || f->impair.seed != l->impair.seed;
 
 	f->latency_ns = l->latency_ns;
 	f->jitter_ns = l->jitter_ns;
-	f->table = jitter_table(l->jitter_ns ? l->jitter_dist : JITTER_NONE, &f->n_table);
+	f->table = table;
+	f->n_table = n_table;
 	f->loss = l->loss;
 	f->impair = l->impair;
 	if (!reseed)

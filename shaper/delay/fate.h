@@ -19,8 +19,9 @@ struct fate {
 	uint32_t since_reorder;
 };
 
-/* Keeps the random state of `f` when only parameters change. */
-void fate_configure(struct fate *f, const struct shape_link *l, bool fresh);
+/* Keeps the random state of `f` when only parameters change. The table, of n
+ * entries, is borrowed; see jitter_of_link. */
+void fate_configure(struct fate *f, const struct shape_link *l, const int16_t *table, int n_table, bool fresh);
 /* -ENOTSUP, err says what the delay line cannot do. */
 int fate_check(const struct shape_link *l, struct bace_err *e);
 

@@ -15,10 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "shaper/delay/fate.h"
 #include "shaper/delay/lateness.h"
+#include "shaper/delay/link_set.h"
 #include "shaper/delay/nfqueue.h"
-#include "shaper/delay/schedule.h"
 #include "shaper/prefix.h"
 
 #define PACKETS_PER_READ 64
@@ -28,17 +27,6 @@
 #define LATENESS_WEIGHT (1.0 / 64)
 #define LATENESS_CORRECTION_MAX_NS 500000.0
 #define ARRIVAL_AGE_MAX_NS 200000000LL
-
-/* Everything that follows from a spec; replaced as a whole. */
-struct link_set {
-	int n_links;
-	uint16_t *regions;
-	struct fate *fates;
-	struct delay_link_stat *stats;
-	size_t n_owners;
-	struct prefix_owner *owners;
-	struct delay_schedule schedule;
-};
 
 struct delay_line {
 	struct nfqueue queue;
@@ -57,72 +45,6 @@ struct delay_line {
 	bool alive;
 	char why_dead[200];
 };
-
-static void link_set_free(struct link_set *ls)
-{
-	if (!ls)
-		return;
-	delay_schedule_free(&ls->schedule);
-	free(ls->regions);
-	free(ls->fates);
-	free(ls->stats);
-	free(ls->owners);
-	free(ls);
-}
-
-static int find_region(const struct link_set *ls, uint16_t region)
-{
-	for (int i = 0; ls && i < ls->n_links; i++)
-		if (ls->regions[i] == region)
-			return i;
-	return -1;
-}
-
-/* Random states, counters and held packets of regions that stay are carried over. */
-static int carry_over(struct link_set *from, struct link_set *to, const struct shape_spec *s)
-{
-	for (int i = 0; i < s->n_links; i++) {
-		int old = find_region(from, s->links[i].region);
-		int rc;
-
-		to->regions[i] = to->stats[i].region = s->links[i].region;
-		if (old >= 0) {
-			to->fates[i] = from->fates[old];
-			to->stats[i] = from->stats[old];
-			rc = delay_schedule_move(&from->schedule, old, &to->schedule, i);
-			if (rc)
-				return rc;
-		}
-		fate_configure(&to->fates[i], &s->links[i], old < 0);
-	}
-	return 0;
-}
-
-static struct link_set *link_set_new(const struct shape_spec *s, struct bace_err *e)
-{
-	struct link_set *ls = calloc(1, sizeof(*ls));
-	size_t n = (size_t)s->n_links + 1;
-
-	if (!ls)
-		goto nomem;
-	ls->n_links = s->n_links;
-	ls->regions = calloc(n, sizeof(*ls->regions));
-	ls->fates = calloc(n, sizeof(*ls->fates));
-	ls->stats = calloc(n, sizeof(*ls->stats));
-	if (!ls->regions || !ls->fates || !ls->stats || delay_schedule_init(&ls->schedule, s->n_links))
-		goto nomem;
-	for (int i = 0; i < s->n_links; i++)
-		if (fate_check(&s->links[i], e))
-			goto fail;
-	if (prefix_owners(s, &ls->owners, &ls->n_owners, e))
-		goto fail;
-	return ls;
-nomem:
-	bace_fail(e, ENOMEM, "delay line: out of memory");
-fail:
-	link_set_free(ls);
-	return NULL;
-}
 
 /* ---- the thread ---- */
 struct clock_pair {
@@ -377,7 +299,7 @@ int delay_line_start(const struct shape_spec *s, uint32_t max_pkts, struct delay
 	d->links = link_set_new(s, e);
 	if (!d->links)
 		rc = -e->errnum;
-	else if (carry_over(NULL, d->links, s))
+	else if (link_set_carry_over(NULL, d->links, s))
 		rc = bace_fail(e, ENOMEM, "delay line: out of memory");
 	else
 		rc = nfqueue_open(&d->queue, max_pkts, e);
@@ -400,11 +322,11 @@ int delay_line_update(struct delay_line *d, const struct shape_spec *s, uint32_t
 	if (!next)
 		return -e->errnum;
 	pthread_mutex_lock(&d->lock);
-	rc = d->alive ? carry_over(d->links, next, s) : -EPIPE;
+	rc = d->alive ? link_set_carry_over(d->links, next, s) : -EPIPE;
 	if (!rc) {
 		/* What is left in the old set belongs to links that are gone. */
 		for (int i = 0; i < d->links->n_links; i++)
-			if (find_region(next, d->links->regions[i]) >= 0)
+			if (link_set_find(next, d->links->regions[i]) >= 0)
 				d->links->schedule.links[i].n = 0;
 		old = d->links;
 		d->links = next;
@@ -431,9 +353,9 @@ void delay_line_change(struct delay_line *d, const struct shape_link *l)
 	int i;
 
 	pthread_mutex_lock(&d->lock);
-	i = find_region(d->links, l->region);
+	i = link_set_find(d->links, l->region);
 	if (i >= 0)
-		fate_configure(&d->links->fates[i], l, false);
+		link_set_configure(d->links, i, l, false);
 	pthread_mutex_unlock(&d->lock);
 }
 

@@ -72,7 +72,7 @@ static bool is_bool(const bool *b)
 static bool well_formed_link(const struct shape_link *l)
 {
 	return terminated(l->name, sizeof(l->name)) && l->n_prefixes >= 1 &&
-	       l->n_prefixes <= (int)ARRAY_LEN(l->prefixes) && (unsigned)l->jitter_dist <= JITTER_PARETONORMAL &&
+	       l->n_prefixes <= (int)ARRAY_LEN(l->prefixes) && (unsigned)l->jitter_dist <= JITTER_TABLE &&
 	       (unsigned)l->impair.loss_model <= LOSS_4STATE && is_bool(&l->impair.ecn);
 }
 
@@ -82,6 +82,9 @@ static bool well_formed(const struct shape_spec *s)
 	    (unsigned)s->delay > DELAY_NFQUEUE || !is_bool(&s->fail_closed) ||
 	    !is_bool(&s->allow_control_interface) || !is_bool(&s->replace_foreign))
 		return false;
+	for (int i = 0; i < s->n_tables; i++)
+		if (!terminated(s->tables[i].name, sizeof(s->tables[i].name)))
+			return false;
 	for (int i = 0; i < s->n_links; i++)
 		if (!well_formed_link(&s->links[i]))
 			return false;

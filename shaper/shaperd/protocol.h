@@ -9,7 +9,7 @@
 #include "shaper/shaper.h"
 
 #define SHAPERD_MAGIC 0x62616365u
-#define SHAPERD_REVISION 2u
+#define SHAPERD_REVISION 3u
 #define SHAPERD_VERSION \
 	(SHAPERD_REVISION << 24 ^ (uint32_t)sizeof(struct shape_spec) << 12 ^ (uint32_t)sizeof(struct shape_link))
 #define SHAPERD_LINKS_PER_MESSAGE 32
@@ -29,6 +29,7 @@ enum shaperd_type {
 	SHAPERD_TRACE,		/* begins a trace: everything but its `n` points */
 	SHAPERD_POINTS,		/* the next `n` of them; not answered */
 	SHAPERD_PLAY,		/* all `n` points were sent: play it */
+	SHAPERD_TABLE,		/* one of the plan's jitter tables, in order; not answered */
 };
 
 #define SHAPERD_CHANGES_MAX 256
@@ -43,9 +44,10 @@ struct shaperd_trace_head {
 struct shaperd_request {
 	uint32_t magic, version, type, n;
 	union {
-		struct shape_spec spec;		/* links pointer ignored */
+		struct shape_spec spec;		/* its pointers are ignored */
 		struct shape_link links[SHAPERD_LINKS_PER_MESSAGE];
 		struct shape_change changes[SHAPERD_CHANGES_MAX];
+		struct jitter_table table;
 		struct shaperd_trace_head trace;
 		struct shape_trace_point points[SHAPERD_POINTS_PER_MESSAGE];
 	} u;
@@ -67,6 +69,9 @@ static inline size_t shaperd_item_bytes(uint32_t type, uint32_t *max)
 	case SHAPERD_SPEC:
 		*max = UINT32_MAX;	/* one, whatever `n` announces */
 		return sizeof(struct shape_spec);
+	case SHAPERD_TABLE:
+		*max = UINT32_MAX;
+		return sizeof(struct jitter_table);
 	case SHAPERD_TRACE:
 		*max = UINT32_MAX;
 		return sizeof(struct shaperd_trace_head);

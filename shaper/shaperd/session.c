@@ -24,7 +24,7 @@ void session_free(struct session *s)
 		return;
 	bace_cleanup_close(&s->fd);
 	shape_stats_free(&s->stats);
-	free(s->spec.links);
+	shape_spec_free(&s->spec);
 	shape_trace_free(&s->trace);
 	free(s);
 }
@@ -43,19 +43,24 @@ static int answer(struct session *s, int status, const struct bace_err *e, uint3
 
 static int begin_spec(struct session *s, struct bace_err *e)
 {
-	uint32_t n = s->request.n;
+	uint32_t n = s->request.n, n_tables = (uint32_t)s->request.u.spec.n_tables;
 
-	free(s->spec.links);
+	shape_spec_free(&s->spec);
 	s->spec = s->request.u.spec;
 	s->spec.links = NULL;
-	s->spec.n_links = 0;
-	s->links_expected = s->links_received = 0;
+	s->spec.tables = NULL;
+	s->spec.n_links = s->spec.n_tables = 0;
+	s->links_expected = s->links_received = s->tables_expected = 0;
+	if (n_tables > JITTER_TABLES_MAX)
+		return bace_fail(e, EINVAL, "%u jitter tables: at most %d", n_tables, JITTER_TABLES_MAX);
 	if (n > SHAPERD_LINKS_MAX)
 		return bace_fail(e, EINVAL, "%u links: at most %d", n, SHAPERD_LINKS_MAX);
 	s->spec.links = calloc(n + 1u, sizeof(*s->spec.links));
-	if (!s->spec.links)
+	s->spec.tables = calloc(n_tables + 1u, sizeof(*s->spec.tables));
+	if (!s->spec.links || !s->spec.tables)
 		return bace_fail(e, ENOMEM, "out of memory");
 	s->links_expected = (int)n;
+	s->tables_expected = (int)n_tables;
 	return 0;
 }
 
@@ -70,13 +75,22 @@ static int take_links(struct session *s)
 	return 0;
 }
 
+static int take_table(struct session *s)
+{
+	if (s->spec.n_tables == s->tables_expected)
+		return -EPROTO;
+	s->spec.tables[s->spec.n_tables++] = s->request.u.table;
+	return 0;
+}
+
 static int apply(struct session *s, const struct shaperd_config *c, struct shaping *sh, struct bace_err *e)
 {
 	size_t changes = 0;
 	int rc;
 
-	if (!s->spec.links || s->links_received != s->links_expected)
-		return bace_fail(e, EPROTO, "%d of %d links were sent", s->links_received, s->links_expected);
+	if (!s->spec.links || s->links_received != s->links_expected || s->spec.n_tables != s->tables_expected)
+		return bace_fail(e, EPROTO, "%d of %d links and %d of %d jitter tables were sent", s->links_received,
+				 s->links_expected, s->spec.n_tables, s->tables_expected);
 	s->spec.n_links = s->links_received;
 	rc = access_check_spec(c, &s->spec, e);
 	if (!rc)
@@ -188,6 +202,8 @@ static int serve(struct session *s, const struct shaperd_config *c, struct shapi
 		return answer(s, begin_spec(s, &e), &e, 0);
 	case SHAPERD_LINKS:
 		return take_links(s);
+	case SHAPERD_TABLE:
+		return take_table(s);
 	case SHAPERD_APPLY:
 		return answer(s, apply(s, c, sh, &e), &e, 0);
 	case SHAPERD_STATS:

@@ -39,7 +39,7 @@ struct session {
 	bool greeted;
 	int64_t last_heard_ns;
 	struct shape_spec spec;		/* being received; links owned */
-	int links_expected, links_received;
+	int links_expected, links_received, tables_expected;
 	struct shape_trace trace;	/* being received */
 	struct shaperd_trace_head trace_head;
 	size_t points_expected;

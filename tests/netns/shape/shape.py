@@ -216,6 +216,12 @@ class Shape(unittest.TestCase):
             "s", change=lambda s: re.sub(r"regions = \(.*?\n\);", lambda m: f"regions = ({many});", s, count=1, flags=re.S)
             .replace('region = "a"', 'region = "r0"').replace('region = "b"', 'region = "r1"')))
         self.assertIn("no host `nobody'", shape("ga", "plan", "--host", "nobody", write_shape("s"), ok=2).stderr)
+        for text, said in ((" 1 2 3" * 6000, "/run/t.dist:1: a table has 2 to 16384 numbers, this one more"),
+                           ("7", "/run/t.dist: a table has 2 to 16384 numbers, this one 1"),
+                           ("1\n2 three", "/run/t.dist:2: `three': must be a whole number")):
+            with open("/run/t.dist", "w", encoding="utf-8") as f:
+                f.write(text)
+            self.refuses(said, write_shape("s", 'jitter = "1ms"; jitter_table = "t.dist";'))
         if BACKEND == "nfqueue":
             self.refuses("cannot duplicate packets", write_shape("s", "duplicate = 0.01;"))
 
@@ -244,6 +250,24 @@ class Shape(unittest.TestCase):
         run("tc -n ga qdisc del dev wan0 root; tc -n ga qdisc del dev lan0 root 2>/dev/null || true")
         shape("ga", "apply", "--detach", "--host", "ga", f)
         self.assertEqual(dumps("ga"), by_tc)
+
+    def test_jitter_from_a_table(self):
+        """-1 and +1 times the jitter: RTTs of 30 ms and 50 ms less or more, and none between."""
+        def rtts():
+            return [float(t) for t in re.findall(r"time=([\d.]+)", output("ip netns exec a ping -n -c 12 -i 0.2 10.17.0.10"))]
+        with open("/run/two.dist", "w", encoding="utf-8") as f:
+            f.write("# two ways\n-8192 8192\n")
+        file = write_shape("s", 'jitter = "15ms"; jitter_table = "two.dist"; seed = 3;' if BACKEND == "nfqueue"
+                           else 'jitter = "15ms"; jitter_table = "two.dist";')
+        self.assertIn("jitter 15 ms two", shape("ga", "plan", "--host", "ga", file).stdout)
+        shape("ga", "apply", "--detach", "--host", "ga", file)
+        seen = rtts()
+        self.assertTrue(any(5 <= t < 20 for t in seen) and any(35 <= t for t in seen), seen)
+        # The same file with other numbers in it: as good as a change.
+        with open("/run/two.dist", "w", encoding="utf-8") as f:
+            f.write("8192 8192\n")
+        shape("ga", "apply", "--host", "ga", file)
+        self.assertGreaterEqual(min(rtts()), 35)
 
     def test_verify(self):
         f = write_shape("s")

@@ -142,6 +142,35 @@ static void jitter_alone_keeps_order(void **state)
 	assert_int_equal(r.reordered, 0);
 }
 
+/* Two numbers: half of the packets early, half late, by all of the jitter; then
+ * another table and nothing else that differs. */
+static void jitter_follows_the_table(void **state)
+{
+	struct jitter_table *t = calloc(1, sizeof(*t));
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 100000000, 100000000);
+	struct rtt r;
+
+	*t = (struct jitter_table){ .name = "late", .n = 2, .v = { 8192, 8192 } };
+	l.jitter_ns = 80000000;
+	l.jitter_dist = JITTER_TABLE;
+	s.n_tables = 1;
+	s.tables = t;
+	plan(&s);
+	r = ping("b", ADDR_A, 6, 20);
+	assert_int_equal(r.received, 6);
+	assert_true(r.min_ms > 179);
+	*t = (struct jitter_table){ .name = "early", .n = 3, .v = { -8192, -8192, -8192 } };
+	plan(&s);
+	r = ping("b", ADDR_A, 6, 250);
+	assert_int_equal(r.received, 6);
+	print_message("early: %.1f ms\n", r.min_ms);
+	assert_true(r.min_ms > 19 && r.min_ms < 170);
+	plan(&s);
+	assert_int_equal(shaperd_changes(client), 0);
+	free(t);
+}
+
 static void packets_overtake_only_when_asked(void **state)
 {
 	struct shape_link l;
@@ -326,6 +355,7 @@ static int body(void)
 		cmocka_unit_test(ipv6_goes_through_the_class_and_the_delay),
 		cmocka_unit_test(a_change_in_place_loses_no_packet),
 		cmocka_unit_test(jitter_alone_keeps_order),
+		cmocka_unit_test(jitter_follows_the_table),
 		cmocka_unit_test(packets_overtake_only_when_asked),
 		cmocka_unit_test(loss_is_what_was_asked),
 		cmocka_unit_test(a_seed_is_taken_or_refused_never_ignored),

@@ -93,6 +93,14 @@ static const struct broken broken[] = {
 	{ "rate = \"50mbit\"", "rate = \"50mbit\"; buffer = \"0bdp\"", { { 7, "must be above 0, as a multiple" } } },
 	{ "rate = \"50mbit\"", "jitter = \"21ms\"", { { 7, "must be at most the latency" } } },
 	{ "rate = \"50mbit\"", "jitter = \"1ms\"; jitter_distribution = \"gauss\"", { { 7, "must be one of" } } },
+	{ "rate = \"50mbit\"", "jitter = \"1ms\"; jitter_table = \"no.dist\"", { { 7, "no.dist" } } },
+	{ "rate = \"50mbit\"", "jitter = \"1ms\"; jitter_table = 3", { { 7, "must be a string: the path of a table" } } },
+	{ "rate = \"50mbit\"", "jitter = \"1ms\"; jitter_table = \"/dev/null\"",
+	  { { 7, "/dev/null: a table has 2 to 16384 numbers, this one 0" } } },
+	{ "rate = \"50mbit\"", "jitter_table = \"/dev/null\"",
+	  { { 7, "/dev/null: a table" }, { 7, "key `links[0].jitter' is missing" } } },
+	{ "rate = \"50mbit\"", "jitter = \"1ms\"; jitter_distribution = \"normal\"; jitter_table = \"/dev/zero\"",
+	  { { 7, "one of the two" }, { 7, "/dev/zero" } } },
 	{ "rate = \"50mbit\"", "jitter_correlation = 0.5", { { 7, "key `links[0].jitter' is missing" } } },
 	{ "rate = \"50mbit\"", "loss = 1.5", { { 7, "must be a finite number from 0 to 1" } } },
 	{ "rate = \"50mbit\"", "loss = 0.1; gilbert_elliott = { to_bad = 0.1; to_good = 0.1; }",
@@ -222,6 +230,85 @@ static void links_of_a_cluster_are_changed_by_key(void **state)
 	shape_file_free(&f);
 }
 
+/* ---- tables of jitter ---- */
+static void a_table_is_read_as_tc_reads_it(void **state)
+{
+	static const char text[] = "# made by hand\n\n -8192 0\t7 # the middle\n8192\n32767 -32768";
+	static const int16_t want[] = { -8192, 0, 7, 8192, 32767, -32768 };
+	struct jitter_table *t = malloc(sizeof(*t));
+
+	assert_non_null(t);
+	assert_int_equal(jitter_table_parse(text, sizeof(text) - 1, "/usr/lib/tc/mine.dist", t, NULL), 0);
+	assert_int_equal(t->n, ARRAY_LEN(want));
+	assert_memory_equal(t->v, want, sizeof(want));
+	assert_string_equal(t->name, "mine");
+	free(t);
+}
+
+static void a_bad_table_is_refused_with_its_line(void **state)
+{
+	static const struct {
+		const char *text, *said;
+	} bad[] = {
+		{ "", "t: a table has 2 to 16384 numbers, this one 0" },
+		{ "# nothing\n5\n", "t: a table has 2 to 16384 numbers, this one 1" },
+		{ "1 2\n3 4.5\n", "t:2: `4.5': must be a whole number" },
+		{ "1 2\n\n32768\n", "t:3: `32768': must be a whole number from -32768 to 32767" },
+		{ "1 2 99999999999999999999", "t:1: `99999999999999999999': must be" },
+		{ "1 x2", "t:1: `x2'" },
+		{ "1 2 0x10", "t:1: `0x10'" },
+	};
+	struct jitter_table *t = malloc(sizeof(*t));
+	struct bace_buf b = { 0 };
+	struct bace_err e;
+
+	assert_non_null(t);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		assert_int_equal(jitter_table_parse(bad[i].text, strlen(bad[i].text), "t", t, &e), -EINVAL);
+		if (!strstr(e.msg, bad[i].said))
+			fail_msg("%s", e.msg);
+	}
+	for (int i = 0; i < JITTER_TABLE_MAX; i++)
+		bace_buf_addf(&b, "%d\n", i % 100);
+	assert_int_equal(jitter_table_parse(b.p, b.len, "t", t, &e), 0);
+	bace_buf_addf(&b, "1\n");
+	assert_int_equal(jitter_table_parse(b.p, b.len, "t", t, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "t:16385: a table has 2 to 16384 numbers, this one more"));
+	bace_buf_free(&b);
+	free(t);
+}
+
+static void links_name_tables_beside_the_file(void **state)
+{
+	const struct shape_path *ab, *ba;
+	struct bace_buf text = { 0 };
+	struct shape_file f;
+	char path[64];
+	FILE *table;
+
+	snprintf(path, sizeof(path), "%s/one.dist", dir);
+	table = fopen(path, "w");
+	assert_non_null(table);
+	fputs("1 2 3", table);
+	fclose(table);
+	bace_buf_addf(&text, "%.*slinks = (\n"
+		      "{ from = \"a\"; to = \"b\"; latency = \"20ms\"; jitter = \"1ms\"; jitter_table = \"one.dist\"; },\n"
+		      "{ from = \"b\"; to = \"a\"; latency = \"20ms\"; jitter = \"2ms\"; jitter_table = \"one.dist\"; } );\n",
+		      (int)(strstr(good, "links = (") - good), good);
+	write_shape(text.p);
+	load(shape_path(), &f);
+	ab = shape_file_path(&f, 0, 1);
+	ba = shape_file_path(&f, 1, 0);
+	assert_int_equal(f.n_tables, 1);
+	assert_int_equal(f.tables[0].n, 3);
+	assert_string_equal(f.tables[0].name, "one");
+	assert_true(ab->link.jitter_dist == JITTER_TABLE && ba->link.jitter_dist == JITTER_TABLE);
+	assert_true(ab->jitter_table == 0 && ba->jitter_table == 0);
+	shape_file_free(&f);
+	bace_buf_free(&text);
+	unlink(path);
+}
+
 static void everything_a_link_can_do_is_read(void **state)
 {
 	const struct shape_path *p;
@@ -326,6 +413,9 @@ int main(void)
 		cmocka_unit_test(bad_input_is_said),
 		cmocka_unit_test(seventy_thousand_classes_are_refused),
 		cmocka_unit_test(links_of_a_cluster_are_changed_by_key),
+		cmocka_unit_test(a_table_is_read_as_tc_reads_it),
+		cmocka_unit_test(a_bad_table_is_refused_with_its_line),
+		cmocka_unit_test(links_name_tables_beside_the_file),
 		cmocka_unit_test(everything_a_link_can_do_is_read),
 		cmocka_unit_test(every_key_is_documented),
 	};

@@ -84,7 +84,7 @@ static void jitter_tables_have_the_moments_of_their_distributions(void **state)
 	int n;
 	const int16_t *t = jitter_table(JITTER_UNIFORM, &n);
 
-	assert_int_equal(n, JITTER_TABLE);
+	assert_int_equal(n, JITTER_ENTRIES);
 	assert_true(fabs(mean(t, n)) < 1e-3);
 	assert_true(fabs(deviation(t, n) - 1 / sqrt(3)) < 1e-3);
 	t = jitter_table(JITTER_NORMAL, &n);

@@ -8,6 +8,7 @@
 #include "shaper/delay/lateness.h"
 #include "shaper/delay/rules.h"
 #include "shaper/delay/schedule.h"
+#include "shaper/jitter.h"
 
 static void packets_leave_by_due_time_across_links(void **state)
 {
@@ -83,10 +84,12 @@ static void held_packets_move_to_a_new_schedule(void **state)
 static struct fate fate_of(struct shape_link *l)
 {
 	struct fate f;
+	int n;
+	const int16_t *table = jitter_table(l->jitter_dist, &n);
 
 	memset(&f, 0, sizeof(f));
 	l->impair.seed = 42;
-	fate_configure(&f, l, true);
+	fate_configure(&f, l, table, n, true);
 	return f;
 }
 

@@ -12,11 +12,13 @@
 
 static struct shape_link links[2];
 
+static struct jitter_table table = { .name = "mine", .n = 3, .v = { -8192, 0, 32767 } };
+
 static struct shape_spec example(void)
 {
 	struct shape_spec s = { .egress = "wan0", .ingress = "lan0", .delay = DELAY_NFQUEUE, .mtu = 1500,
 		.gso_max_bytes = 4242, .fail_closed = true, .replace_foreign = true, .n_links = 2,
-		.links = links };
+		.links = links, .n_tables = 1, .tables = &table };
 
 	memset(links, 0, sizeof(links));
 	links[0] = (struct shape_link){ .name = "tokyo", .region = 3, .n_prefixes = 2,
@@ -31,6 +33,7 @@ static struct shape_spec example(void)
 	shape_prefix_parse("fd00:3::/48", &links[0].prefixes[1], NULL);
 	snprintf(links[1].name, sizeof(links[1].name), "ireland");
 	links[1].region = 40000;
+	links[1].jitter_dist = JITTER_TABLE;
 	return s;
 }
 
@@ -44,8 +47,11 @@ static void test_shape(void **state)
 	assert_int_equal(out.n_links, 2);
 	for (int i = 0; i < 2; i++)
 		assert_memory_equal(&out.links[i], &links[i], sizeof(links[i]));
+	assert_memory_equal(&out.tables[0], &table, sizeof(table));
 	free(out.links);
+	free(out.tables);
 	out.links = in.links;
+	out.tables = in.tables;
 	assert_memory_equal(&out, &in, sizeof(in));
 	json_decref(j);
 }
@@ -99,7 +105,10 @@ static void test_shape_ranges(void **state)
 	refuse(true, "latency_ns", json_integer(3600000000001));
 	refuse(true, "loss", json_real(1.5));
 	refuse(true, "loss", json_string("0.1"));
-	refuse(true, "jitter_dist", json_integer(5));
+	refuse(true, "jitter_dist", json_integer(6));
+	refuse(true, "jitter_table", json_integer(64));
+	refuse(false, "tables", json_pack("[{s:s,s:[i]}]", "name", "t", "v", 32768));
+	refuse(false, "tables", json_pack("[{s:s,s:[f]}]", "name", "t", "v", 1.0));
 	refuse(true, "prefixes", too_many_prefixes());
 	refuse(true, "name", json_string("a-name-that-has-more-than-forty-seven-characters"));
 	refuse(true, "impair", json_array());
