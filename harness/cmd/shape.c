@@ -22,6 +22,7 @@ int shape_exit(const struct bace_err *e)
 		return BACE_EXIT_INPUT;
 	case EPERM:
 	case EACCES:
+	case ENOSYS:
 		return BACE_EXIT_ENV;
 	default:
 		return BACE_EXIT_FAILED;
@@ -37,9 +38,11 @@ void shape_print_json(json_t *j)
 
 static int no_backend(const struct command *c, const struct shape_input *in)
 {
+	CLEANUP_FREE char *os = NULL;
 	char hint[400];
 
-	shape_module_hint("sch_netem", hint, sizeof(hint));
+	bace_read_file("/etc/os-release", 65536, &os, NULL, NULL);
+	shape_module_hint("sch_netem", os, hint, sizeof(hint));
 	return cmd_error(c, BACE_EXIT_ENV, "no way to delay packets: %s; %s", in->why, hint);
 }
 

@@ -106,6 +106,8 @@ static int apply(const struct options *o, const struct shape_input *in, bool qui
 	struct bace_err e = { 0 };
 	int rc = o->hold.allow_control_interface ? 0 : check_control(&in->spec, &e);
 
+	if (!rc)
+		rc = shape_check_modules(&in->spec, &e);
 	if (!rc && !quiet && !o->json) {
 		shape_preflight(&in->spec, &notes);
 		for (size_t i = 0; i < notes.n; i++)

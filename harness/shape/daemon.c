@@ -1,9 +1,11 @@
 /* Finding, starting and ending bace-shaperd. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -102,10 +104,25 @@ static bool may_shape(void)
 	return strtoull(at + strlen("CapEff:"), NULL, 16) >> CAP_NET_ADMIN_BIT & 1;
 }
 
+/* Capabilities count in the user namespace that a network namespace belongs to,
+ * and above it. The kernel shows the owner only to who is there. */
+static bool owns_network_namespace(void)
+{
+	CLEANUP_CLOSE int ns = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	CLEANUP_CLOSE int owner = ns < 0 ? -1 : ioctl(ns, NS_GET_USERNS);
+
+	return ns < 0 || owner >= 0 || errno != EPERM;
+}
+
 static int check_may_shape(struct bace_err *e)
 {
-	return may_shape() ? 0 : bace_fail(e, EPERM, "shaping needs root (CAP_NET_ADMIN), or a bace-shaperd that runs and "
-					   "lets you in (--socket, group bace)");
+	if (!may_shape())
+		return bace_fail(e, EPERM, "shaping needs root (CAP_NET_ADMIN), or a bace-shaperd that runs and "
+				 "lets you in (--socket, group bace)");
+	if (!owns_network_namespace())
+		return bace_fail(e, EPERM, "this network namespace is not of this user namespace, so its root may not shape "
+				 "it: make both together (unshare --user --map-root-user --net), or shape from outside");
+	return 0;
 }
 
 /* Ctrl-C is for us alone: the lease is given back in order. */
@@ -118,6 +135,7 @@ static void become_daemon(pid_t parent, const char *path, char *const *argv, int
 	dup2(null, 0);
 	dup2(log_fd, 1);
 	dup2(log_fd, 2);
+	close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
 
 	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -243,6 +243,10 @@ static void hold_detached(const struct shape_hold *how, const struct shape_spec 
 {
 	struct report r = { 0 };
 
+	/* What the caller had open is not to be held open for days. */
+	if (fd > 3)
+		close_range(3, (unsigned)fd - 1, 0);
+	close_range((unsigned)fd + 1, ~0u, 0);
 	setsid();
 	if (chdir("/"))
 		_exit(1);

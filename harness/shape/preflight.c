@@ -47,11 +47,9 @@ static double sysctl_last(const char *path)
 	return strtod(last ? last + 1 : text, NULL);
 }
 
-/* Half of the receive buffer is for the kernel's own bookkeeping. */
-static void check_window(const struct shape_spec *s, struct shape_notes *n)
+static void check_window(const struct shape_spec *s, const struct shape_machine *m, struct shape_notes *n)
 {
-	double rmem = sysctl_last("/proc/sys/net/ipv4/tcp_rmem") / 2, wmem = sysctl_last("/proc/sys/net/ipv4/tcp_wmem");
-	double window = rmem < wmem ? rmem : wmem;
+	double window = m->rcv_window_bytes < m->snd_window_bytes ? m->rcv_window_bytes : m->snd_window_bytes;
 	char w[BACE_FMT_MAX], b[BACE_FMT_MAX], r[BACE_FMT_MAX];
 
 	for (int i = 0; i < s->n_links && window > 0; i++) {
@@ -98,34 +96,117 @@ static void check_offloads(const struct shape_spec *s, struct shape_notes *n)
 	}
 }
 
-void shape_module_hint(const char *modules, char *buf, size_t cap)
+/* Is `word' among what a line KEY=... of os-release says? */
+static bool line_has(const char *os, const char *key, const char *word)
 {
-	CLEANUP_FREE char *os = NULL;
+	size_t n = strlen(word);
+
+	for (const char *line = os; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+		const char *end = line + strcspn(line, "\n");
+
+		if (strncmp(line, key, strlen(key)))
+			continue;
+		for (const char *p = line + strlen(key); p + n <= end; p++)
+			if (!strncmp(p, word, n) && strchr("= \"\'", p[-1]) && (p + n == end || strchr(" \"\'", p[n])))
+				return true;
+	}
+	return false;
+}
+
+static const struct {
+	const char *id, *package;
+} packages[] = {
+	/* A derived distribution is like its parent: the more special first. */
+	{ "ubuntu", "linux-modules-extra-$(uname -r)" },
+	{ "debian", "linux-image-amd64 (its cloud variant and many container and microVM kernels lack them)" },
+	{ "rhel", "kernel-modules-extra" },
+	{ "fedora", "kernel-modules-extra" },
+	{ "suse", "kernel-default (in place of kernel-default-base)" },
+	{ "opensuse", "kernel-default (in place of kernel-default-base)" },
+	{ "arch", "linux (and reboot if it was updated: modules of the old one are gone)" },
+	{ "alpine", "linux-lts (in place of linux-virt)" },
+};
+
+void shape_module_hint(const char *modules, const char *os_release, char *buf, size_t cap)
+{
 	const char *package = "the package with your kernel's further modules (Debian: linux-image-amd64 instead of "
 			      "-cloud; Ubuntu: linux-modules-extra-$(uname -r); Fedora, RHEL: kernel-modules-extra)";
+	static const char *const keys[] = { "ID=", "ID_LIKE=" };
+	bool found = !os_release;
 
-	if (!bace_read_file("/etc/os-release", 65536, &os, NULL, NULL)) {
-		if (strstr(os, "\nID=ubuntu") || !strncmp(os, "ID=ubuntu", 9))
-			package = "linux-modules-extra-$(uname -r)";
-		else if (strstr(os, "ID=fedora") || strstr(os, "rhel"))
-			package = "kernel-modules-extra";
-		else if (strstr(os, "ID=debian"))
-			package = "linux-image-amd64 (its cloud variant and many container and microVM kernels lack them)";
+	for (size_t k = 0; k < ARRAY_LEN(keys) && !found; k++) {
+		for (size_t i = 0; i < ARRAY_LEN(packages) && !found; i++) {
+			found = line_has(os_release, keys[k], packages[i].id);
+			package = found ? packages[i].package : package;
+		}
 	}
 	snprintf(buf, cap, "this kernel has no %s; install %s", modules, package);
 }
 
-void shape_preflight(const struct shape_spec *s, struct shape_notes *n)
+/* What delays it needs: none where no link has one. */
+static enum delay_kind delay_needed(const struct shape_spec *s)
 {
-	char modules[128], hint[400];
+	struct shape_computed c;
 
-	if (!shape_missing_modules(s->delay, modules, sizeof(modules)) && *modules) {
-		shape_module_hint(modules, hint, sizeof(hint));
+	for (int i = 0; i < s->n_links; i++) {
+		shape_compute(s, &s->links[i], &c);
+		if (c.delay_limit_pkts)
+			return s->delay;
+	}
+	return DELAY_NONE;
+}
+
+void shape_machine_read(const struct shape_spec *s, struct shape_machine *m)
+{
+	*m = (struct shape_machine){
+		/* Half of the receive buffer is for the kernel's own bookkeeping. */
+		.rcv_window_bytes = sysctl_last("/proc/sys/net/ipv4/tcp_rmem") / 2,
+		.snd_window_bytes = sysctl_last("/proc/sys/net/ipv4/tcp_wmem"),
+		.slow_start_after_idle = sysctl_last("/proc/sys/net/ipv4/tcp_slow_start_after_idle") > 0 };
+	if (shape_missing_modules(delay_needed(s), m->missing, sizeof(m->missing)))
+		*m->missing = '\0';
+	bace_read_file("/etc/os-release", 65536, &m->os_release, NULL, NULL);
+}
+
+void shape_machine_free(struct shape_machine *m)
+{
+	free(m->os_release);
+	m->os_release = NULL;
+}
+
+void shape_notes_of(const struct shape_spec *s, const struct shape_machine *m, struct shape_notes *n)
+{
+	char hint[400];
+
+	if (*m->missing) {
+		shape_module_hint(m->missing, m->os_release, hint, sizeof(hint));
 		note(n, "%s", hint);
 	}
-	check_window(s, n);
+	check_window(s, m, n);
 	check_ceiling(s, n);
 	check_offloads(s, n);
-	if (sysctl_last("/proc/sys/net/ipv4/tcp_slow_start_after_idle") > 0)
+	if (m->slow_start_after_idle)
 		note(n, "net.ipv4.tcp_slow_start_after_idle is 1: connections fall back to slow start after each pause");
+}
+
+void shape_preflight(const struct shape_spec *s, struct shape_notes *n)
+{
+	struct shape_machine m;
+
+	shape_machine_read(s, &m);
+	shape_notes_of(s, &m, n);
+	shape_machine_free(&m);
+}
+
+int shape_check_modules(const struct shape_spec *s, struct bace_err *e)
+{
+	CLEANUP_FREE char *os = NULL;
+	char missing[128], hint[400];
+
+	/* Where no scratch namespace can be made to try, the kernel says it in its own words. */
+	if (shape_missing_modules(delay_needed(s), missing, sizeof(missing)) || !*missing)
+		return 0;
+	bace_read_file("/etc/os-release", 65536, &os, NULL, NULL);
+	shape_module_hint(missing, os, hint, sizeof(hint));
+	return bace_fail(e, ENOSYS, "%s", hint);
 }

@@ -37,9 +37,23 @@ struct shape_notes {
 	size_t n, cap;
 	char **v;			/* owned */
 };
+
+/* What a preflight looks at, of the network namespace that it is read in. */
+struct shape_machine {
+	char missing[128];		/* kernel modules that the plan needs, separated by spaces */
+	char *os_release;		/* malloc'd; NULL: not known */
+	double rcv_window_bytes, snd_window_bytes;	/* the largest that TCP makes them; 0: not known */
+	bool slow_start_after_idle;
+};
+void shape_machine_read(const struct shape_spec *s, struct shape_machine *out);
+void shape_machine_free(struct shape_machine *m);
+/* Pure. */
+void shape_notes_of(const struct shape_spec *s, const struct shape_machine *m, struct shape_notes *out);
 void shape_preflight(const struct shape_spec *s, struct shape_notes *out);
-/* "; Debian package ..." for modules that are missing. */
-void shape_module_hint(const char *modules, char *buf, size_t cap);
+/* "this kernel has no ...; install ...", by this distribution's names. Pure. */
+void shape_module_hint(const char *modules, const char *os_release, char *buf, size_t cap);
+/* -ENOSYS, err names the package: this kernel lacks what the plan is made of. */
+int shape_check_modules(const struct shape_spec *s, struct bace_err *e);
 void shape_notes_free(struct shape_notes *n);
 
 /* ---- the holder of the lease ---- */

@@ -1,0 +1,118 @@
+/* What a plan promises, and how sure a measurement is of it. */
+#include "tests/unit/shaper/support.h"
+
+#include <math.h>
+
+#include "harness/shape/shape.h"
+
+static void near(double got, double want, double within)
+{
+	if (!(fabs(got - want) <= within))
+		fail_msg("%.9g instead of %.9g", got, want);
+}
+
+static struct shape_path chain(enum loss_model model, double a, double b, double c, double d, double e)
+{
+	return (struct shape_path){ .impair = { .loss_model = model, .loss_p = { a, b, c, d, e } } };
+}
+
+/* The share of losing packets once a chain has settled. */
+static void planned_loss_is_the_stationary_one(void **state)
+{
+	struct shape_path p = { .link.loss = 0.02 };
+
+	near(shape_planned_loss(&p), 0.02, 0);
+	p = chain(LOSS_GILBERT_ELLIOTT, 0.01, 0.1, 1, 0, 0);
+	near(shape_planned_loss(&p), 0.01 / 0.11, 1e-12);
+	p = chain(LOSS_GILBERT_ELLIOTT, 0.01, 0.1, 0.5, 0.001, 0);
+	near(shape_planned_loss(&p), (0.01 * 0.5 + 0.1 * 0.001) / 0.11, 1e-12);
+	/* That never leaves the good state. */
+	p = chain(LOSS_GILBERT_ELLIOTT, 0, 0, 1, 0.003, 0);
+	near(shape_planned_loss(&p), 0.003, 1e-12);
+	/* Four states of which two are used: 1 and 3, then 1 and 4. */
+	p = chain(LOSS_4STATE, 0.02, 0.3, 0, 0, 1);
+	near(shape_planned_loss(&p), 0.02 / 0.32, 1e-6);
+	p = chain(LOSS_4STATE, 0, 1, 0, 0.05, 1);
+	near(shape_planned_loss(&p), 0.05 / 1.05, 1e-6);
+}
+
+static void no_loss_seen_is_not_proof_of_none(void **state)
+{
+	const struct shape_path p = { .link.loss = 0.01 };
+	struct shape_interval i = shape_loss_interval(&p, 1000, 1000);
+	const double z2 = 2.576 * 2.576;
+
+	near(i.value, 0, 0);
+	near(i.low, 0, 1e-15);
+	near(i.high, z2 / (1000 + z2), 1e-9);
+	/* Nothing was sent: anything may be true. */
+	i = shape_loss_interval(&p, 0, 0);
+	near(i.low, 0, 0);
+	near(i.high, 1, 0);
+	/* More than was sent: duplicates are no negative loss. */
+	i = shape_loss_interval(&p, 100, 120);
+	near(i.value, 0, 0);
+}
+
+/* Wilson's, against its closed form for 50 of 1000. */
+static void the_loss_interval_is_wilsons(void **state)
+{
+	const struct shape_path p = { 0 };
+	struct shape_interval i = shape_loss_interval(&p, 1000, 950);
+	const double z = 2.576, n = 1000, x = 0.05;
+	double middle = (x + z * z / (2 * n)) / (1 + z * z / n);
+	double half = z / (1 + z * z / n) * sqrt(x * (1 - x) / n + z * z / (4 * n * n));
+
+	near(i.value, 0.05, 1e-12);
+	near(i.low, middle - half, 1e-12);
+	near(i.high, middle + half, 1e-12);
+}
+
+/* Bursts: as many packets say less. */
+static void bursts_widen_the_loss_interval(void **state)
+{
+	const struct shape_path even = { .link.loss = 0.05 };
+	const struct shape_path bursts = chain(LOSS_GILBERT_ELLIOTT, 0.005, 0.095, 1, 0, 0);
+	struct shape_interval a = shape_loss_interval(&even, 10000, 9500), b = shape_loss_interval(&bursts, 10000, 9500);
+
+	assert_true(b.high - b.low > 3 * (a.high - a.low));
+	assert_true(b.low < 0.05 && b.high > 0.05);
+}
+
+static void medians_and_means_have_intervals(void **state)
+{
+	double odd[] = { 5, 1, 3 }, even[] = { 4, 1, 3, 2 }, many[101], same[] = { 7, 7, 7 }, two[] = { 1, 3 };
+	struct shape_interval i = shape_median_interval(odd, 3);
+
+	near(i.value, 3, 0);
+	i = shape_median_interval(even, 4);
+	near(i.value, 2.5, 0);
+	for (int k = 0; k < 101; k++)
+		many[k] = 100 - k;
+	i = shape_median_interval(many, 101);
+	near(i.value, 50, 0);
+	/* By order statistics: 50.5 -+ 0.98 sqrt(101). */
+	assert_true(i.low >= 39 && i.low <= 41 && i.high >= 60 && i.high <= 62);
+	i = shape_median_interval(many, 0);
+	near(i.value, 0, 0);
+	i = shape_mean_interval(same, 3);
+	assert_true(i.value == 7 && i.low == 7 && i.high == 7);
+	i = shape_mean_interval(two, 2);
+	near(i.value, 2, 0);
+	near(i.high - i.value, 1.96, 1e-9);
+	i = shape_mean_interval(two, 1);
+	assert_true(i.value == 1 && i.low == 1 && i.high == 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(planned_loss_is_the_stationary_one),
+		cmocka_unit_test(no_loss_seen_is_not_proof_of_none),
+		cmocka_unit_test(the_loss_interval_is_wilsons),
+		cmocka_unit_test(bursts_widen_the_loss_interval),
+		cmocka_unit_test(medians_and_means_have_intervals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
