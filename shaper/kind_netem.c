@@ -165,10 +165,11 @@ static int print_loss(const struct netem *n, struct bace_buf *b)
 static int print(const struct tcobj *o, struct bace_buf *b)
 {
 	const struct netem *n = &o->u.netem;
-	int rc = bace_buf_addf(b, " limit %u delay %lldns", n->limit_pkts, (long long)n->latency_ns);
+	/* tc reads "ns" nowhere, but fractions of a microsecond. */
+	int rc = bace_buf_addf(b, " limit %u delay %.3fus", n->limit_pkts, (double)n->latency_ns / 1e3);
 
 	if (!rc && n->jitter_ns)
-		rc = bace_buf_addf(b, " %lldns %.7g%%%s%s", (long long)n->jitter_ns, percent(n->delay_corr),
+		rc = bace_buf_addf(b, " %.3fus %.7g%%%s%s", (double)n->jitter_ns / 1e3, percent(n->delay_corr),
 				   o->table_name ? " distribution " : "", o->table_name ? o->table_name : "");
 	if (!rc)
 		rc = print_loss(n, b);

@@ -152,7 +152,7 @@ static int decode_link(const json_t *j, int index, struct shape_link *l, struct 
 static int decode_table(const json_t *j, struct jitter_table *t, struct bace_err *e)
 {
 	static const char *const keys[] = { "name", "v" };
-	struct wire_reader r = { .obj = j, .what = "plan: jitter table", .e = e };
+	struct wire_reader r = { .obj = j, .what = "plan: tables", .e = e };
 	json_t *a, *v;
 	size_t i;
 

@@ -1,6 +1,8 @@
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "harness/cmd/shape.h"
 
@@ -27,6 +29,31 @@ int shape_exit(const struct bace_err *e)
 	default:
 		return BACE_EXIT_FAILED;
 	}
+}
+
+int shape_take_at(const struct command *c, const char *text, int64_t *at_ns)
+{
+	struct tm tm = { 0 };
+	struct bace_err e;
+	char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+	double s;
+
+	if (*text == '+') {
+		if (bace_parse_time_ns(text + 1, at_ns, &e))
+			return cmd_error(c, BACE_EXIT_INPUT, "--at: %s", e.msg);
+		*at_ns += bace_wall_ns();
+		return -1;
+	}
+	if (end && !strcmp(end, "Z")) {
+		*at_ns = (int64_t)timegm(&tm) * 1000000000;
+		return -1;
+	}
+	s = strtod(text, &end);
+	if (end == text || *end || !(s > 0 && s < 9e9))
+		return cmd_error(c, BACE_EXIT_INPUT,
+				 "--at %s: must be a time such as 2026-11-30T10:00:00Z, Unix seconds, or +5s", text);
+	*at_ns = llround(s * 1e9);
+	return -1;
 }
 
 void shape_print_json(json_t *j)

@@ -2,13 +2,16 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "harness/cmd/shape.h"
 
 struct options {
 	const char *host;
 	struct shape_hold hold;
-	bool json;
+	bool json, measure;
+	int port;
+	int64_t at_ns;			/* CLOCK_REALTIME; 0: at once */
 };
 
 static const struct option longs[] = {
@@ -16,7 +19,8 @@ static const struct option longs[] = {
 	{ "detach", no_argument, NULL, 'd' },	    { "socket", required_argument, NULL, 's' },
 	{ "replace", no_argument, NULL, 'r' },	    { "allow-control-interface", no_argument, NULL, 'a' },
 	{ "json", no_argument, NULL, 'j' },	    { "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+	{ "measure-path", no_argument, NULL, 'm' }, { "at", required_argument, NULL, 'A' },
+	{ "port", required_argument, NULL, 'p' },   { NULL, 0, NULL, 0 },
 };
 
 static int take_for(const char *text, struct options *o)
@@ -34,7 +38,17 @@ static int take_for(const char *text, struct options *o)
 
 static int take_option(int c, struct options *o)
 {
+	char *end;
+
 	switch (c) {
+	case 'm':
+		o->measure = true;
+		return -1;
+	case 'A':
+		return shape_take_at(&cmd_shape_apply, optarg, &o->at_ns);
+	case 'p':
+		o->port = (int)strtol(optarg, &end, 10);
+		return *end || o->port < 1 || o->port > 65535 ? cmd_misuse(&cmd_shape_apply, "--port %s: must be 1 to 65535", optarg) : -1;
 	case 'H':
 		o->host = optarg;
 		return -1;
@@ -99,7 +113,36 @@ static void say(void *arg, const char *how, int changes)
 	fflush(stdout);
 }
 
-static int apply(const struct options *o, const struct shape_input *in, bool quiet)
+static void say_path(const char *region, double rtt_min_s)
+{
+	char rtt[BACE_FMT_MAX], half[BACE_FMT_MAX];
+
+	fprintf(stderr, "path to %s: RTT %s, so %s each way are subtracted\n", region, bace_fmt_time(rtt, rtt_min_s),
+		bace_fmt_time(half, rtt_min_s / 2));
+}
+
+/* With it the latencies to add are others. */
+static int measure(const struct options *o, struct shape_input *in, struct bace_err *e)
+{
+	enum delay_kind delay = in->spec.delay;
+	int rc = shape_measure_paths(&in->file, in->host, &in->spec, o->port, say_path, e);
+
+	if (rc)
+		return rc;
+	shape_spec_free(&in->spec);
+	rc = shape_spec_of(&in->file, in->host, delay, &in->spec, e);
+	return rc ? rc : shape_check(&in->spec, e);
+}
+
+static void wait_until(int64_t real_ns)
+{
+	const struct timespec at = { .tv_sec = real_ns / 1000000000, .tv_nsec = real_ns % 1000000000 };
+
+	while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
+}
+
+static int apply(const struct options *o, struct shape_input *in, bool quiet)
 {
 	struct saying s = { o, in };
 	struct shape_notes notes = { 0 };
@@ -108,12 +151,16 @@ static int apply(const struct options *o, const struct shape_input *in, bool qui
 
 	if (!rc)
 		rc = shape_check_modules(&in->spec, &e);
+	if (!rc && o->measure)
+		rc = measure(o, in, &e);
 	if (!rc && !quiet && !o->json) {
 		shape_preflight(&in->spec, &notes);
 		for (size_t i = 0; i < notes.n; i++)
 			fprintf(stderr, "note: %s\n", notes.v[i]);
 		shape_notes_free(&notes);
 	}
+	if (!rc && o->at_ns)
+		wait_until(o->at_ns);
 	if (!rc)
 		rc = shape_hold(&o->hold, &in->spec, say, &s, &e);
 	/* The guard's refusal of the default route's interface is bad input, too. */
@@ -124,7 +171,7 @@ static int apply(const struct options *o, const struct shape_input *in, bool qui
 
 static int run_apply(const struct cmd_globals *g, int argc, char **argv)
 {
-	struct options o = { .json = g->json, .hold.self = g->self };
+	struct options o = { .json = g->json, .hold.self = g->self, .port = SHAPE_PORT };
 	struct shape_input in = { 0 };
 	int c, rc = -1;
 
@@ -148,7 +195,8 @@ const struct command cmd_shape_apply = {
 	.name = "shape apply",
 	.summary = "shape this host's links, until Ctrl-C, a deadline or clear",
 	.usage = "bace shape apply [--host NAME] [--for TIME] [--detach] [--replace]\n"
-		 "                        [--allow-control-interface] [--socket PATH] [--json] FILE\n"
+		 "                        [--allow-control-interface] [--socket PATH] [--json]\n"
+		 "                        [--measure-path [--port N]] [--at TIME] FILE\n"
 		 "\n"
 		 "Applies the plan by bace-shaperd (one that runs here, else it starts one), reads it\n"
 		 "back and holds it: when this process ends, however it ends, all is as it was before.\n"
@@ -157,7 +205,11 @@ const struct command cmd_shape_apply = {
 		 "  --for TIME   revert after so long (\"10m\" is \"10min\")\n"
 		 "  --detach     hold it in the background\n"
 		 "  --replace    save, replace and later restore a qdisc that somebody made\n"
-		 "  --allow-control-interface  also the interface of the default route or of your ssh",
+		 "  --allow-control-interface  also the interface of the default route or of your ssh\n"
+		 "  --measure-path  first measure the RTT to each region's `probe' (where `bace shape respond'\n"
+		 "               runs) and subtract half of it from both latencies; a latency below it is\n"
+		 "               refused. Neither end may be shaped yet: start both with one --at\n"
+		 "  --at TIME    when to shape: 2026-11-30T10:00:00Z, Unix seconds, or +5s from now",
 	.run = run_apply,
 };
 

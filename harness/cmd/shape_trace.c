@@ -28,31 +28,6 @@ static int misuse(const char *text)
 }
 
 /* "2026-11-30T10:00:00Z", Unix seconds, or "+5s" from now. */
-static int take_at(const char *text, int64_t *at_ns)
-{
-	struct tm tm = { 0 };
-	struct bace_err e;
-	char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-	double s;
-
-	if (*text == '+') {
-		if (bace_parse_time_ns(text + 1, at_ns, &e))
-			return cmd_error(&cmd_shape_trace, BACE_EXIT_INPUT, "--at: %s", e.msg);
-		*at_ns += bace_wall_ns();
-		return -1;
-	}
-	if (end && !strcmp(end, "Z")) {
-		*at_ns = (int64_t)timegm(&tm) * 1000000000;
-		return -1;
-	}
-	s = strtod(text, &end);
-	if (end == text || *end || !(s > 0 && s < 9e9))
-		return cmd_error(&cmd_shape_trace, BACE_EXIT_INPUT,
-				 "--at %s: must be a time such as 2026-11-30T10:00:00Z, Unix seconds, or +5s", text);
-	*at_ns = llround(s * 1e9);
-	return -1;
-}
-
 static int take_bin(const char *text, int64_t *bin_ns)
 {
 	struct bace_err e;
@@ -78,7 +53,7 @@ static int take_option(int c, int argc, char **argv, struct options *o)
 		o->loop = true;
 		return -1;
 	case 'a':
-		return take_at(optarg, &o->start_real_ns);
+		return shape_take_at(&cmd_shape_trace, optarg, &o->start_real_ns);
 	case 'b':
 		return take_bin(optarg, &o->bin_ns);
 	case 'S':

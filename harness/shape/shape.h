@@ -109,6 +109,12 @@ struct shape_measured {
 int shape_probe_run(const struct shape_probe *p, struct shape_measured *out, struct bace_err *e);
 int shape_probe_rtt(const struct shape_probe *p, struct shape_measured *out, struct bace_err *e);
 
+/* Measures the least RTT to each region's `probe', and takes half of it for the
+ * own latency of both its paths. The spec is to be made anew then. -EINVAL: a
+ * link's latency is below that; -EEXIST: something is shaped here. */
+int shape_measure_paths(struct shape_file *f, int host, const struct shape_spec *s, int port,
+			void (*said)(const char *region, double rtt_min_s), struct bace_err *e);
+
 /* ---- verdicts (pure) ---- */
 double shape_planned_loss(const struct shape_path *p);
 /* Two-sided 99 % interval of the loss of n packets of which k were lost, wider

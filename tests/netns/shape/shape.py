@@ -146,8 +146,10 @@ class Shape(unittest.TestCase):
         # Another plan: how it differs, changed in place by one message, with the same holder.
         other = write_shape("other", change=lambda s: s.replace("20mbit", "30mbit").replace("1.5bdp", "1bdp"))
         differs = shape("ga", "diff", "--host", "ga", other, ok=4).stdout
-        self.assertRegex(differs, r"^b: tc class change dev wan0 .*rate 30000000bit.*\n$")
-        self.assertIn("updated: 1 link on wan0, 1 change,", shape("ga", "apply", "--host", "ga", other).stdout)
+        # The delay queue's limit follows the rate of what it delays.
+        self.assertRegex(differs, r"^b: tc class change dev wan0 .*rate 30000000bit.*\n" +
+                         (r"$" if BACKEND == "nfqueue" else r"b: tc qdisc change dev lan0 .*netem limit 1875 .*\n$"))
+        self.assertIn("updated: 1 link on wan0, 1 change," if BACKEND == "nfqueue" else "updated: 1 link on wan0, 2 changes,", shape("ga", "apply", "--host", "ga", other).stdout)
         shape("ga", "diff", "--host", "ga", other)
         # Somebody's hand: put back, and counted.
         run("tc -n ga class change dev wan0 parent bace: classid bace:11 htb rate 10mbit")
@@ -200,12 +202,14 @@ class Shape(unittest.TestCase):
         self.assertEqual(state("ga"), before)
         run("tc -n ga qdisc del dev wan0 root")
 
-    def refuses(self, what, *args, ok=2):
+    def refuses(self, what, *args, ok=2, alone=None):
+        """One line, that status, and nothing changed; `alone`: a namespace in which something may run."""
         said = shape("ga", "apply", "--detach", "--host", "ga", *args, ok=ok)
         self.assertIn(what, said.stderr)
-        self.assertNotIn("\n", re.sub(r"^note: .*\n", "", said.stderr, flags=re.M).rstrip("\n"), said.stderr)
+        self.assertNotIn("\n", re.sub(r"^(note|path to b): .*\n", "", said.stderr, flags=re.M).rstrip("\n"), said.stderr)
         self.assertEqual(state("ga"), self.before["ga"])
-        self.assertEqual(output("ps -eo args= | grep '[b]ace-shaperd' | grep -v defunct || true"), "")
+        if not alone:
+            self.assertEqual(output("ps -eo args= | grep '[b]ace-shaperd' | grep -v defunct || true"), "")
 
     @same_without_netem
     def test_bad_input_changes_nothing(self):
@@ -260,6 +264,33 @@ class Shape(unittest.TestCase):
         run("tc -n ga qdisc del dev wan0 root; tc -n ga qdisc del dev lan0 root 2>/dev/null || true")
         shape("ga", "apply", "--detach", "--host", "ga", f)
         self.assertEqual(dumps("ga"), by_tc)
+
+    @same_without_netem
+    def test_the_path_is_measured_and_subtracted(self):
+        """gb delays what comes from a, as a long path would; ga is shaped."""
+        file = write_shape("s", change=lambda s: s.replace("20ms", "40ms"))
+        path = write_shape("path", change=lambda s: s.replace('"10.16.0.0/16"', '"10.16.0.0/16", "10.99.0.1/32"'))
+        self.assertIn("(does `bace shape respond' run there?)", shape("ga", "apply", "--measure-path", "--host", "ga", file, ok=1).stderr)
+        shape("gb", "apply", "--detach", "--host", "gb", path)
+        responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
+        try:
+            until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")
+            said = shape("ga", "apply", "--detach", "--measure-path", "--at", "+1s", "--host", "ga", file).stderr
+            self.assertRegex(said, r"path to b: RTT [\d.]+ ms, so")
+            rtt = float(re.search(r"path to b: RTT ([\d.]+) ms, so", said).group(1))
+            self.assertGreaterEqual(rtt, 20)
+            added = json.loads(shape("ga", "show", "--json").stdout)["held"]["links"][0]["latency_ns"] / 1e6
+            self.assertAlmostEqual(added, 40 - rtt / 2, delta=0.01)
+            # What is shaped now cannot be measured as if it were not.
+            self.assertIn("something is shaped here", shape("ga", "apply", "--measure-path", "--host", "ga", file, ok=2).stderr)
+            shape("ga", "clear")
+            self.refuses("the link from a to b has a latency of 5 ms, below the ", "--measure-path",
+                         write_shape("s", change=lambda s: s.replace("20ms", "5ms")), alone="gb")
+            self.refuses("region b has no `probe'", "--measure-path",
+                         write_shape("s", change=lambda s: s.replace('; probe = "10.17.0.10"', "")), alone="gb")
+        finally:
+            responder.terminate()
+            responder.wait(PATIENCE_S)
 
     def test_a_caller_is_not_held_up(self):
         """Its pipes end when apply returns, though somebody holds the shaping: output, and whatever else it had open."""
