@@ -79,7 +79,18 @@ static uint64_t buffer_of(const struct shape_path *p, int64_t rtt_ns)
 	return 0;
 }
 
-static void make_link(const struct shape_file *f, int remote, const struct shape_path *out,
+/* Without a controller each of a region's hosts has an even part of its links,
+ * so that together they never send more. A gateway has them whole. */
+static int hosts_sharing(const struct shape_file *f, int region)
+{
+	int n = 0;
+
+	for (int i = 0; i < f->n_hosts && f->mode == SHAPE_HOST; i++)
+		n += f->hosts[i].region == region;
+	return n > 0 ? n : 1;
+}
+
+static void make_link(const struct shape_file *f, int remote, int hosts_here, const struct shape_path *out,
 		      const struct shape_path *in, struct shape_link *l)
 {
 	const struct shape_region *r = &f->regions[remote];
@@ -88,7 +99,7 @@ static void make_link(const struct shape_file *f, int remote, const struct shape
 	snprintf(l->name, sizeof(l->name), "%s", r->name);
 	memcpy(l->prefixes, r->prefixes, sizeof(l->prefixes));
 	if (out) {
-		l->rate_bps = out->link.rate_bps;
+		l->rate_bps = out->link.rate_bps / (uint64_t)hosts_here;
 		l->buffer_bytes = buffer_of(out, l->rtt_ns);
 		l->message_bytes = out->message_bytes;
 	}
@@ -127,7 +138,7 @@ int shape_spec_of(const struct shape_file *f, int host, enum delay_kind delay, s
 
 		if (!out && !in)
 			continue;
-		make_link(f, r, out, in, l);
+		make_link(f, r, hosts_sharing(f, h->region), out, in, l);
 		s->n_links++;
 		if (l->jitter_ns > l->latency_ns)
 			return bace_fail(e, EINVAL, "link `%s': jitter %s is above the %s that are left once the path's own "

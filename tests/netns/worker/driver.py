@@ -178,7 +178,7 @@ class Job:
         return {"mode": "pipeline", "job": o.get("job", 0), "name": "j", "schedule": o.get("schedule", "1f1b"),
                 "chunks": o.get("chunks", 1), "micro_batches": o.get("micro_batches", 4), "n_stages": self.n,
                 "overlap": o.get("overlap", True), "sockets": o.get("sockets", 1),
-                "compute": o.get("compute", "timed"), "peer_timeout_ms": o.get("peer_timeout_ms", 3000),
+                "compute": o.get("compute", "timed"), "timeline": o.get("timeline", "ops"), "peer_timeout_ms": o.get("peer_timeout_ms", 3000),
                 "stages": [{"stage": stage, "fwd_ns": o.get("fwd_ns", 1000000), "bwd_ns": o.get("bwd_ns", 2000000),
                             "w_ns": o.get("w_ns", 0)}],
                 "hops": [self._hop(h, stage) for h in hops], "warmup_steps": o.get("warmup_steps", 1),

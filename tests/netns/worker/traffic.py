@@ -123,6 +123,26 @@ class Complete(unittest.TestCase):
         self.assertEqual(worker.end(), 0)
 
 
+class Slow(unittest.TestCase):
+    def test_a_transfer_is_timed_where_it_arrives(self):
+        """100 kB take 40 ms of 20 Mbit/s; the sender's kernel has taken them long before that."""
+        driver.network(2, mbit=20)
+        try:
+            # Else the first packet of a message, of 64 kB, is free.
+            driver.run("ip -n bwk-0 link set eth-up gso_max_size 2048; ip -n bwk-1 link set eth-down gso_max_size 2048")
+            job = Job(2, where=[(f"bwk-{i}", f"10.99.0.{i + 1}") for i in range(2)], timeline="full", fwd_ns=60000000,
+                      bwd_ns=60000000, micro_batches=3).begin()
+            ops = [op for r in job.done() for op in r["ops"] if op[1] >= 0]
+        finally:
+            driver.remove_network(2)
+        received = [op[5] - op[4] for op in ops if op[3] in (3, 4)]
+        sent = [op[5] - op[4] for op in ops if op[3] in (5, 6)]
+        self.assertEqual((len(received), len(sent)), (12, 12))
+        # What the bucket holds, two frames, and the first packet.
+        self.assertGreaterEqual(min(received), 40e6 * (1 - (2 * 1514 + 2048) / 100000))
+        self.assertLess(min(sent), 20e6)
+
+
 class Counted(unittest.TestCase):
     def setUp(self):
         driver.network(3)
