@@ -128,6 +128,10 @@ static void load_root(struct cfg_loader *l, config_setting_t *root, struct exper
 	if (e->testbed.transport == TRANSPORT_NCCL && e->schedule == SCHED_INTERLEAVED_1F1B)
 		cfg_error(config_setting_get_member(config_setting_get_member(root, "testbed"), "transport"),
 			  "must be \"tcp\" with schedule = \"interleaved-1f1b\"");
+	/* Without overlap, workers need to know the link; then they see to their buffers. */
+	if (e->testbed.socket_buffer_bytes && !e->overlap)
+		cfg_error(config_setting_get_member(config_setting_get_member(root, "testbed"), "socket_buffer"),
+			  "must not be given with overlap = false");
 	load_parts(l, root, e);
 }
 

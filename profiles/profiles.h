@@ -257,6 +257,7 @@ struct testbed_spec {
 	enum transport_mode transport;
 	enum compute_mode compute;
 	int sockets_per_hop;		/* TCP connections that a hop's messages are striped over; 1 */
+	uint64_t socket_buffer_bytes;	/* to which sockets grow in a lab; 0: as the links need (steady), or stock */
 };
 
 struct experiment {

@@ -282,6 +282,17 @@ static int print_placements(const struct comparison *c, FILE *to, bool color, in
 	return rc;
 }
 
+static int print_why(const struct comparison *c, FILE *to, bool color, int width)
+{
+	struct table t;
+	int rc = why_table(c->v, c->gaps, c->n, &t);
+
+	if (!rc && t.n_cells)
+		rc = table_print(&t, to, color, width);
+	table_free(&t);
+	return rc;
+}
+
 static void print_interval(FILE *to, const char *what, const struct interval *i, double factor, const char *unit,
 			   const char *of)
 {
@@ -326,6 +337,19 @@ static json_t *interval_json(const struct interval *i)
 			 "n", (json_int_t)i->n);
 }
 
+static json_t *why_json(const struct gap *g)
+{
+	json_t *j = json_object();
+
+	for (int i = 0; i < SLOW_CAUSES; i++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "%s_s", slow_cause_name[i]);
+		json_object_set_new(j, key, number(g->why_s[i]));
+	}
+	return j;
+}
+
 static json_t *placement_json(const struct placement_ref *p, const struct gap *g)
 {
 	json_t *j = json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:i}", "placement_id", (json_int_t)p->id, "policy",
@@ -333,10 +357,10 @@ static json_t *placement_json(const struct placement_ref *p, const struct gap *g
 		"event_sim_s", number(p->event_sim_s), "measured_median_s", number(p->median_s), "n_steps", p->n_steps);
 
 	if (j && g->n_steps)
-		json_object_set_new(j, "gap", json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "n_steps", g->n_steps,
-			"measured_mean_s", number(g->measured_s), "computation_late_s", number(g->overrun_s),
-			"messages_slower_s", number(g->transfer_s), "waiting_s", number(g->waiting_s),
-			"unexplained_s", number(g->unexplained_s)));
+		json_object_set_new(j, "gap", json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_steps", g->n_steps,
+			"event_sim_s", number(g->event_sim_s), "measured_mean_s", number(g->measured_s), "computation_late_s", number(g->overrun_s),
+			"messages_slower_s", number(g->transfer_s), "messages_slower_by", why_json(g), "waiting_s",
+			number(g->waiting_s), "unexplained_s", number(g->unexplained_s)));
 	return j;
 }
 
@@ -411,7 +435,7 @@ int results_compare(struct store *s, const char *given, const struct compare_opt
 	if (!rc && json) {
 		rc = print_json(&c, run, to, e);
 	} else if (!rc) {
-		if (print_placements(&c, to, color, width) ||
+		if (print_placements(&c, to, color, width) || print_why(&c, to, color, width) ||
 		    print_compared_jobs(c.jobs, c.n_jobs, to, color, width) ||
 		    print_compared_policies(c.policies, c.n_policies, to, color, width))
 			rc = bace_fail(e, ENOMEM, "compare: out of memory");

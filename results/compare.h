@@ -2,6 +2,7 @@
 #ifndef BACE_RESULTS_COMPARE_H
 #define BACE_RESULTS_COMPARE_H
 
+#include "results/causes.h"
 #include "results/table.h"
 #include "results/timeline.h"
 
@@ -12,6 +13,7 @@ struct gap {
 	double measured_s, event_sim_s;
 	double overrun_s;	/* computation that ended late, on the critical path */
 	double transfer_s;	/* messages slower than the plan, on the critical path */
+	double why_s[SLOW_CAUSES];	/* adds up to transfer_s */
 	double waiting_s;	/* another order of operations, and waits for nothing of the above */
 	double unexplained_s;	/* of the measured step, what the chain of operations does not cover */
 };
@@ -28,6 +30,9 @@ struct placement_ref {
 /* The valid measured placements that have rows of their own, each moment's job once. */
 int measured_placements(struct store *s, const char *run, const struct run_filter *f,
 			struct placement_ref **out, size_t *n, struct bace_err *e);
+
+/* Why messages were slower, a row a placement whose operations were looked at. */
+int why_table(const struct placement_ref *v, const struct gap *gaps, size_t n, struct table *t);
 
 /* ---- jobs and policies by each oracle ---- */
 enum compared_metric { COMPARED_JCT, COMPARED_ENERGY, COMPARED_COST, COMPARED_METRICS };	/* s, J, USD */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "results/compare.h"
+#include "results/slow.h"
 
 #define STEPS_LOOKED_AT 8
 
@@ -109,6 +110,8 @@ int placement_gap(struct store *s, int64_t placement, struct gap *out, struct ba
 		out->overrun_s += p.overrun;
 		out->transfer_s += p.slower;
 	}
+	if (!rc && out->n_steps)
+		rc = timeline_causes(s, placement, &t, out->why_s, e);
 	timeline_free(&t);
 	if (rc || !out->n_steps)
 		return rc;
@@ -116,6 +119,8 @@ int placement_gap(struct store *s, int64_t placement, struct gap *out, struct ba
 	out->measured_s /= scale;
 	out->overrun_s /= scale;
 	out->transfer_s /= scale;
+	for (int i = 0; i < SLOW_CAUSES; i++)
+		out->why_s[i] /= scale;
 	out->waiting_s = out->measured_s - out->event_sim_s - out->overrun_s - out->transfer_s;
 	rc = read_steps(s, placement, last, &steps_s, e);
 	if (rc || !isfinite(steps_s))

@@ -39,12 +39,14 @@ static int gaps_load(struct report *r, struct gaps *g)
 	return rc;
 }
 
+enum { LATE, WHY, WAITING = WHY + SLOW_CAUSES, PARTS };
+
 /* Positive parts grow to the right of zero, negative ones to the left. */
-static void add_bar(struct bace_buf *b, int row, const double part[3])
+static void add_bar(struct bace_buf *b, int row, const double part[PARTS])
 {
 	double up = 0, down = 0;
 
-	for (int k = 0; k < 3; k++) {
+	for (int k = 0; k < PARTS; k++) {
 		double *side = part[k] >= 0 ? &up : &down;
 
 		bace_buf_addf(b, "%d %.6g %.6g %d\n", row, *side, *side + part[k], k);
@@ -61,9 +63,12 @@ static int gap_plot(struct report *r, const struct gaps *g)
 	bace_buf_addf(&p.script, "$d << EOD\n");
 	for (int i = 0; i < n; i++) {
 		const struct gap *x = &g->gaps[i];
-		double part[3] = { 100 * x->overrun_s / x->event_sim_s, 100 * x->transfer_s / x->event_sim_s,
-			100 * x->waiting_s / x->event_sim_s };
+		double part[PARTS];
 
+		part[LATE] = 100 * x->overrun_s / x->event_sim_s;
+		for (int k = 0; k < SLOW_CAUSES; k++)
+			part[WHY + k] = 100 * x->why_s[k] / x->event_sim_s;
+		part[WAITING] = 100 * x->waiting_s / x->event_sim_s;
 		add_bar(&p.script, i, part);
 	}
 	bace_buf_addf(&p.script, "EOD\nset yrange [%d.6:-0.6]\nset offsets graph 0.05, graph 0.05, 0, 0\n"
@@ -78,13 +83,16 @@ static int gap_plot(struct report *r, const struct gaps *g)
 		plot_text(&p, label);
 		bace_buf_addf(&p.script, " %d", i);
 	}
-	bace_buf_addf(&p.script, ")\nset style fill solid 0.9 noborder\nplot for [k=0:2] $d using "
-		      "(($4==k)?($2+$3)/2:1/0):1:2:3:($1-0.32):($1+0.32) with boxxyerror lt (k==0?2:k==1?1:8) "
-		      "title (k==0?'computation late':k==1?'messages slower than planned':'waiting')\n");
+	/* Lateness, five causes, waiting: a colour each. */
+	bace_buf_addf(&p.script, ")\nset style fill solid 0.9 noborder\ncolour(k) = (k==0?2:k==1?1:k==2?3:k==3?4:k==4?5:k==5?6:8)"
+		      "\ntitles = \"'computation late' 'slower: cwnd' 'slower: buffer' 'slower: contention' "
+		      "'slower: retransmission' 'slower: other' 'waiting'\"\nplot for [k=0:%d] $d using "
+		      "(($4==k)?($2+$3)/2:1/0):1:2:3:($1-0.32):($1+0.32) with boxxyerror lt colour(k) title "
+		      "word(titles, k+1)\n", PARTS - 1);
 	return report_figure(r, &p, true, "What the gap is made of",
 		"Horizontal stacked bars, one a placement: by how much of the predicted step time the measured step "
-		"is longer or shorter, through late computation, messages slower than planned, and waiting. The "
-		"table below has every number.",
+		"is longer or shorter, through late computation, messages slower than planned by cause (congestion "
+		"window, buffers, other flows, retransmission, other), and waiting. The tables below have every number.",
 		"To the right of zero a part makes the step longer than predicted, to the left shorter.");
 }
 
@@ -116,6 +124,16 @@ static int gap_table(struct report *r, const struct gaps *g)
 	return rc ? bace_fail(r->e, ENOMEM, "report: out of memory") : 0;
 }
 
+static int gap_why(struct report *r, const struct gaps *g)
+{
+	struct table t;
+	int rc = why_table(g->v, g->gaps, g->n, &t);
+
+	rc |= table_html(&t, r->to);
+	table_free(&t);
+	return rc ? bace_fail(r->e, ENOMEM, "report: out of memory") : 0;
+}
+
 int report_gap(struct report *r)
 {
 	struct gaps g = { 0 };
@@ -128,6 +146,8 @@ int report_gap(struct report *r)
 		rc = gap_plot(r, &g);
 		if (!rc)
 			rc = gap_table(r, &g);
+		if (!rc)
+			rc = gap_why(r, &g);
 		report_close(r);
 	}
 	gaps_free(&g);

@@ -97,6 +97,15 @@ struct transfer_row {			/* testbed units, as counted */
 	double rtt_s, min_rtt_s;
 	const char *congestion_control;
 	bool valid;
+	double planned_goodput_bps;	/* the job's share of the link by event simulation; 0: all of it */
+	double idle_window_bytes;	/* congestion window after a pause; 0: it is kept */
+};
+struct transfer_step_row {		/* testbed units; of one step, or as it was at its end */
+	int64_t placement_id;
+	int hop, step;
+	bool forward, app_limited;
+	double sent_bytes, retrans_bytes, busy_s, rwnd_limited_s, sndbuf_limited_s;
+	double cwnd_bytes, rtt_s, min_rtt_s, delivery_rate_bps;
 };
 struct op_row {				/* one operation of the timeline, testbed seconds from the cell's start */
 	int64_t placement_id;
@@ -148,6 +157,7 @@ int store_add_plan_check(struct store *s, const char *run, const struct plan_che
 int store_add_placement(struct store *s, const char *run, const struct placement_row *r, int64_t *id, struct bace_err *e);
 int store_add_step(struct store *s, const struct step_row *r, struct bace_err *e);
 int store_add_transfer(struct store *s, const struct transfer_row *r, struct bace_err *e);
+int store_add_transfer_step(struct store *s, const struct transfer_step_row *r, struct bace_err *e);
 int store_add_op(struct store *s, const struct op_row *r, struct bace_err *e);
 /* The same operation as event simulation predicts it, from the step's start;
  * planned_end_s is not used. One step is enough for the report. */

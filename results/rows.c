@@ -24,7 +24,8 @@ static const struct {
 		"measured_median_s, measured_p95_s, measured_first_s, compute_s" },
 	[INSERT_STEP] = { "step", "placement_id, step, step_s, compute_s, stall_s" },
 	[INSERT_TRANSFER] = { "transfer", "placement_id, hop, src, dst, forward, payload_bytes, "
-		"wire_bytes, retrans_bytes, tc_bytes, rtt_s, min_rtt_s, congestion_control, valid" },
+		"wire_bytes, retrans_bytes, tc_bytes, rtt_s, min_rtt_s, congestion_control, valid, planned_goodput_bps, "
+		"idle_window_bytes" },
 	[INSERT_OP] = { "op", "placement_id, seq, stage, step, micro_batch, kind, start_s, end_s, "
 		"planned_end_s" },
 	[INSERT_JOB_OUTCOME] = { "job_outcome", "run_id, policy, oracle, job, finished, arrival_s, "
@@ -37,6 +38,8 @@ static const struct {
 	[INSERT_SIM_OP] = { "sim_op", "placement_id, seq, stage, step, micro_batch, kind, start_s, end_s" },
 	[INSERT_MONITOR] = { "monitor_sample", "run_id, at_s, host, method, src, dst, quantity, value" },
 	[INSERT_ENERGY] = { "energy", "run_id, host, source, device, start_s, end_s, energy_j" },
+	[INSERT_TRANSFER_STEP] = { "transfer_step", "placement_id, hop, forward, step, sent_bytes, retrans_bytes, "
+		"busy_s, rwnd_limited_s, sndbuf_limited_s, cwnd_bytes, rtt_s, min_rtt_s, delivery_rate_bps, app_limited" },
 	[INSERT_COMPARISON] = { "comparison", "run_id, kind, subject, against, metric, x, y, value, lo, hi, "
 		"n, published, verdict" },
 };
@@ -226,10 +229,19 @@ int store_add_step(struct store *s, const struct step_row *r, struct bace_err *e
 
 int store_add_transfer(struct store *s, const struct transfer_row *r, struct bace_err *e)
 {
-	return store_insert(s, INSERT_TRANSFER, e, "iissiddddddsi", r->placement_id, (int64_t)r->hop,
+	return store_insert(s, INSERT_TRANSFER, e, "iissiddddddsidd", r->placement_id, (int64_t)r->hop,
 			    r->src, r->dst, (int64_t)r->forward, r->payload_bytes, r->wire_bytes,
 			    r->retrans_bytes, r->tc_bytes, r->rtt_s, r->min_rtt_s,
-			    r->congestion_control, (int64_t)r->valid);
+			    r->congestion_control, (int64_t)r->valid, r->planned_goodput_bps,
+			    r->idle_window_bytes);
+}
+
+int store_add_transfer_step(struct store *s, const struct transfer_step_row *r, struct bace_err *e)
+{
+	return store_insert(s, INSERT_TRANSFER_STEP, e, "iiiidddddddddi", r->placement_id, (int64_t)r->hop,
+			    (int64_t)r->forward, (int64_t)r->step, r->sent_bytes, r->retrans_bytes, r->busy_s,
+			    r->rwnd_limited_s, r->sndbuf_limited_s, r->cwnd_bytes, r->rtt_s, r->min_rtt_s,
+			    r->delivery_rate_bps, (int64_t)r->app_limited);
 }
 
 /* The first number that this placement's operations have not used. */

@@ -156,6 +156,19 @@ static const struct run_table_kind kinds[N_RUN_TABLES] = {
 		{ { "from", TEXT }, { "to", TEXT }, { "cells", COUNT }, { "wire", BYTES, 'b' },
 		  { "tc", BYTES, 'b' }, { "differ-\nence", PERCENT }, { "retrans-\nmitted", BYTES },
 		  { "congestion\ncontrol", TEXT }, { "agree", STATUS } }, bytes_row },
+	[TABLE_TCP] = {
+		"TCP: what held the senders up",
+		"By tcp_info, over the measured steps of all cells. Shares of the time that senders were busy. "
+		"Window: the least congestion window at a step's end. `bace compare' says what it cost.",
+		"SELECT t.src, t.dst, count(*) n, sum(s.busy_s), sum(s.rwnd_limited_s) / sum(s.busy_s),"
+		" sum(s.sndbuf_limited_s) / sum(s.busy_s), sum(s.retrans_bytes) / sum(s.sent_bytes), min(s.cwnd_bytes),"
+		" avg(s.rtt_s), min(s.min_rtt_s) FROM transfer_step s JOIN transfer t ON t.placement_id = s.placement_id AND"
+		" t.hop = s.hop AND t.forward = s.forward JOIN placement p ON p.id = s.placement_id WHERE p.run_id = ?1 AND"
+		" p.valid AND s.step >= 0" WANTED " GROUP BY t.src, t.dst ORDER BY t.src, t.dst",
+		{ { "from", TEXT }, { "to", TEXT }, { "steps", COUNT }, { "busy", SECONDS },
+		  { "receiver's\nwindow", PERCENT, 'p' }, { "sender's\nbuffer", PERCENT, 'p' },
+		  { "retrans-\nmitted", PERCENT, 'p' }, { "window", BYTES }, { "mean\nRTT", SECONDS, 'r' },
+		  { "least\nRTT", SECONDS, 'r' } }, plain_row },
 	[TABLE_SKIPPED] = {
 		"Skipped or failed", NULL,
 		"SELECT policy, what, why FROM skip WHERE run_id = ?1" WANTED_POLICY " ORDER BY rowid",

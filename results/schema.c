@@ -214,5 +214,27 @@ static const char version_2[] =
 "CREATE INDEX energy_run ON energy(run_id);\n"
 "CREATE INDEX comparison_run ON comparison(run_id, kind);\n";
 
-const char *const store_migrations[] = { version_1, version_2 };
+/* Why a transfer is slow. */
+static const char version_3[] =
+"ALTER TABLE transfer ADD COLUMN planned_goodput_bps /* bit/s; Of the link, what event simulation gives this job. */ REAL;\n"
+"ALTER TABLE transfer ADD COLUMN idle_window_bytes /* B; Congestion window after a pause; 0: it is kept. */ REAL;\n"
+"CREATE TABLE transfer_step /* What tcp_info said of one hop in one direction over one step, in testbed units. */ (\n"
+"  placement_id /* -; Placement. */ INTEGER NOT NULL REFERENCES placement(id) ON DELETE CASCADE,\n"
+"  hop /* 1; Between stage hop and hop + 1. */ INTEGER NOT NULL,\n"
+"  forward /* 0/1; 1: activations, 0: gradients. */ INTEGER NOT NULL,\n"
+"  step /* 1; Number; below 0: warm-up. */ INTEGER NOT NULL,\n"
+"  sent_bytes /* B; With retransmissions, without headers. */ REAL,\n"
+"  retrans_bytes /* B; Retransmitted. */ REAL,\n"
+"  busy_s /* s; With something sent and not acknowledged, or waiting to be sent. */ REAL,\n"
+"  rwnd_limited_s /* s; Of it, held up by the receiver's window. */ REAL,\n"
+"  sndbuf_limited_s /* s; Of it, held up by the sender's own buffer. */ REAL,\n"
+"  cwnd_bytes /* B; Congestion window at the step's end. */ REAL,\n"
+"  rtt_s /* s; Smoothed round trip at the step's end. */ REAL,\n"
+"  min_rtt_s /* s; Least round trip so far. */ REAL,\n"
+"  delivery_rate_bps /* bit/s; Last measured by TCP. */ REAL,\n"
+"  app_limited /* 0/1; Whether that rate is what was offered, not what the path gives. */ INTEGER,\n"
+"  PRIMARY KEY (placement_id, hop, forward, step)\n"
+") WITHOUT ROWID;\n";
+
+const char *const store_migrations[] = { version_1, version_2, version_3 };
 const int store_version = (int)ARRAY_LEN(store_migrations);

@@ -74,13 +74,6 @@ void timeline_free(struct timeline *t)
 
 /* ---- messages over the link as planned ---- */
 
-struct hop_plan {
-	int hop;
-	bool forward;
-	double payload_bytes;	/* of all messages */
-	double latency, goodput_bps;
-};
-
 static int by_start(const void *a, const void *b)
 {
 	const struct timeline_op *x = *(struct timeline_op *const *)a, *y = *(struct timeline_op *const *)b;
@@ -88,29 +81,94 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-static int replay_hop(struct timeline *t, const struct hop_plan *h, int n_steps)
+struct timeline_op **timeline_messages(struct timeline *t, const struct hop_plan *h, size_t *n)
 {
-	int receiver = h->forward ? (h->hop + 1) % t->n_stages : h->hop;
+	struct timeline_op **v = calloc(t->n + 1, sizeof(*v));
 	char kind = h->forward ? 'F' : 'B';
-	CLEANUP_FREE struct timeline_op **v = calloc(t->n + 1, sizeof(*v));
-	double ser, free_at = -INFINITY;
-	size_t n = 0, first_step = 0;
+
+	*n = 0;
+	for (size_t i = 0; v && i < t->n; i++) {
+		struct timeline_op *o = &t->ops[i];
+
+		if (o->received && o->stage == h->receiver && o->kind == kind)
+			v[(*n)++] = o;
+	}
+	if (v)
+		qsort(v, *n, sizeof(*v), by_start);
+	return v;
+}
+
+static double messages_a_step(const struct timeline *t, const struct hop_plan *h)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < t->n && t->ops[i].step == t->ops[0].step; i++)
+		n += t->ops[i].received && t->ops[i].stage == h->receiver && t->ops[i].kind == (h->forward ? 'F' : 'B');
+	return n;
+}
+
+static struct hop_plan read_hop(sqlite3_stmt *q, const struct timeline *t)
+{
+	struct hop_plan h = { .hop = sqlite3_column_int(q, 0), .forward = sqlite3_column_int(q, 1),
+		.latency = column_number(q, 5), .goodput_bps = column_number(q, 6),
+		.link_goodput_bps = column_number(q, 7), .idle_window_bytes = column_number(q, 9) };
+	int next = (h.hop + 1) % t->n_stages;
+
+	snprintf(h.src, sizeof(h.src), "%s", column_text(q, 2));
+	snprintf(h.dst, sizeof(h.dst), "%s", column_text(q, 3));
+	h.sender = h.forward ? h.hop : next;
+	h.receiver = h.forward ? next : h.hop;
+	/* One message more went over the hop before the first step, to warm it. */
+	h.message_bytes = column_number(q, 4) / (messages_a_step(t, &h) * sqlite3_column_int(q, 10) + 1);
+	if (!(h.link_goodput_bps > 0))
+		h.link_goodput_bps = column_number(q, 8) * SEGMENT / FRAME;
+	if (!(h.goodput_bps > 0))
+		h.goodput_bps = h.link_goodput_bps;
+	return h;
+}
+
+int timeline_hops(struct store *s, int64_t placement, const struct timeline *t, struct hop_plan **out, size_t *n,
+		  struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	size_t cap = 0;
+	int step = SQLITE_DONE, rc = store_query(s, "SELECT t.hop, t.forward, t.src, t.dst, t.payload_bytes,"
+		" l.scaled_latency_s, t.planned_goodput_bps, (SELECT planned_goodput_bps FROM plan_check c WHERE"
+		" c.run_id = p.run_id AND c.src = t.src AND c.dst = t.dst), l.scaled_rate_bps, t.idle_window_bytes,"
+		" (SELECT count(*) FROM step WHERE placement_id = p.id) FROM transfer t JOIN placement p ON p.id ="
+		" t.placement_id JOIN link_truth l ON l.run_id = p.run_id AND l.src = t.src AND l.dst = t.dst WHERE"
+		" p.id = ?1", NULL, &q, e);
+
+	*out = NULL;
+	*n = 0;
+	if (rc)
+		return rc;
+	sqlite3_bind_int64(q, 1, placement);
+	while (!rc && t->n && (step = sqlite3_step(q)) == SQLITE_ROW) {
+		struct hop_plan h = read_hop(q, t);
+
+		if (h.hop >= 0 && h.goodput_bps > 0 && h.latency >= 0 && BACE_PUSH(*out, *n, cap, h))
+			rc = bace_fail(e, ENOMEM, "timeline: out of memory");
+	}
+	if (!rc && step != SQLITE_DONE)
+		rc = store_fail(s, e, "read");
+	sqlite3_finalize(q);
+	if (rc) {
+		free(*out);
+		*out = NULL;
+		*n = 0;
+	}
+	return rc;
+}
+
+static int replay_hop(struct timeline *t, const struct hop_plan *h)
+{
+	double ser = h->message_bytes * 8 / h->goodput_bps, free_at = -INFINITY;
+	size_t n;
+	CLEANUP_FREE struct timeline_op **v = timeline_messages(t, h, &n);
 
 	if (!v)
 		return -ENOMEM;
-	for (size_t i = 0; i < t->n; i++) {
-		struct timeline_op *o = &t->ops[i];
-
-		if (!o->received || o->stage != receiver || o->kind != kind)
-			continue;
-		first_step += o->step == t->ops[0].step;
-		v[n++] = o;
-	}
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof(*v), by_start);
-	/* One message more went over the hop before the first step, to warm it. */
-	ser = h->payload_bytes / ((double)first_step * n_steps + 1) * 8 / h->goodput_bps;
 	for (size_t i = 0; i < n; i++) {
 		double leaves = fmax(v[i]->start, free_at);
 
@@ -122,34 +180,20 @@ static int replay_hop(struct timeline *t, const struct hop_plan *h, int n_steps)
 
 int timeline_replay(struct store *s, int64_t placement, struct timeline *t, struct bace_err *e)
 {
-	sqlite3_stmt *q;
-	int rc = store_query(s, "SELECT t.hop, t.forward, t.payload_bytes, l.scaled_latency_s,"
-		" l.scaled_rate_bps, (SELECT planned_goodput_bps FROM plan_check c WHERE c.run_id = p.run_id"
-		" AND c.src = t.src AND c.dst = t.dst), (SELECT count(*) FROM step WHERE placement_id = p.id)"
-		" FROM transfer t JOIN placement p ON p.id = t.placement_id JOIN link_truth l ON l.run_id ="
-		" p.run_id AND l.src = t.src AND l.dst = t.dst WHERE p.id = ?1", NULL, &q, e);
+	CLEANUP_FREE struct hop_plan *hops = NULL;
+	size_t n;
+	int rc = timeline_hops(s, placement, t, &hops, &n, e);
 
-	if (rc)
-		return rc;
-	sqlite3_bind_int64(q, 1, placement);
-	while (!rc && t->n && sqlite3_step(q) == SQLITE_ROW) {
-		struct hop_plan h = { sqlite3_column_int(q, 0), sqlite3_column_int(q, 1),
-			column_number(q, 2), column_number(q, 3), column_number(q, 5) };
-
-		if (!(h.goodput_bps > 0))
-			h.goodput_bps = column_number(q, 4) * SEGMENT / FRAME;
-		if (h.hop >= 0 && h.goodput_bps > 0 && h.latency >= 0 &&
-		    replay_hop(t, &h, sqlite3_column_int(q, 6)))
+	for (size_t i = 0; !rc && i < n; i++)
+		if (replay_hop(t, &hops[i]))
 			rc = bace_fail(e, ENOMEM, "timeline: out of memory");
-	}
-	sqlite3_finalize(q);
 	return rc;
 }
 
 /* ---- the critical path ---- */
 
 struct range {
-	const struct timeline_op *v;
+	struct timeline_op *v;
 	size_t n;
 };
 
@@ -195,12 +239,12 @@ static const struct timeline_op *before(struct range stage, const struct timelin
 }
 
 /* The message that `op` is computed from. */
-static const struct timeline_op *input(struct range stage, const struct timeline_op *op)
+static struct timeline_op *input(struct range stage, const struct timeline_op *op)
 {
-	const struct timeline_op *best = NULL;
+	struct timeline_op *best = NULL;
 
 	for (size_t i = 0; op->kind != 'W' && i < stage.n; i++) {
-		const struct timeline_op *o = &stage.v[i];
+		struct timeline_op *o = &stage.v[i];
 
 		if (o->received && o->kind == op->kind && o->micro_batch == op->micro_batch &&
 		    o->end <= op->start + SAME_S && (!best || o->end > best->end))
@@ -225,19 +269,20 @@ static const struct timeline_op *maker(struct range step, const struct timeline_
 	return NULL;
 }
 
-static void add_message(const struct timeline_op *m, const struct timeline_op *made,
+static void add_message(struct timeline_op *m, const struct timeline_op *made,
 			struct path_time *out)
 {
 	/* Made late is the host's doing, not the link's. */
 	double overrun = made ? fmax(0, made->end - made->planned_end) : 0;
 	double slower = m->late - overrun;
 
+	m->charged = slower;
 	out->overrun += overrun;
 	out->slower += slower;
 	out->transfer += m->end - m->start - overrun - slower;
 }
 
-bool timeline_path(const struct timeline *t, int step, struct path_time *out)
+bool timeline_path(struct timeline *t, int step, struct path_time *out)
 {
 	struct range all = step_range(t, step);
 	const struct timeline_op *op = NULL;
@@ -256,7 +301,8 @@ bool timeline_path(const struct timeline *t, int step, struct path_time *out)
 	out->overrun = op->end - op->planned_end;
 	for (size_t hops = 0; op && hops < all.n; hops++) {
 		struct range stage = stage_range(all, op->stage);
-		const struct timeline_op *m = input(stage, op), *p = before(stage, op), *made;
+		struct timeline_op *m = input(stage, op);
+		const struct timeline_op *p = before(stage, op), *made;
 
 		out->compute += op->planned_end - op->start;
 		if (m && (!p || m->end >= p->planned_end)) {

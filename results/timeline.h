@@ -11,6 +11,7 @@ struct timeline_op {
 	bool received;			/* the arrival of a message, not computation */
 	double start, end, planned_end;
 	double late;			/* received: beyond what the plan allows */
+	double charged;			/* of it, what timeline_path found that a step waited for */
 };
 
 struct timeline {
@@ -24,6 +25,23 @@ struct timeline {
 int timeline_load(struct store *s, int64_t placement, bool simulated, int first, int last,
 		  struct timeline *out, struct bace_err *e);
 void timeline_free(struct timeline *t);
+/* One hop between regions in one direction, as event simulation planned it. */
+struct hop_plan {
+	int hop;
+	bool forward;
+	char src[64], dst[64];		/* regions */
+	int sender, receiver;		/* stages */
+	double message_bytes;
+	double latency;
+	double goodput_bps;		/* the job's share of the link */
+	double link_goodput_bps;	/* all of it */
+	double idle_window_bytes;	/* congestion window after a pause; 0: it is kept */
+};
+/* *out is free()d. n = 0: none. */
+int timeline_hops(struct store *s, int64_t placement, const struct timeline *t, struct hop_plan **out, size_t *n,
+		  struct bace_err *e);
+/* The messages of a hop in order of their making; free()d. NULL: out of memory. */
+struct timeline_op **timeline_messages(struct timeline *t, const struct hop_plan *h, size_t *n);
 /* Fills `late`: replays every hop's messages over the link as it was planned,
  * first in first out. Messages within a region are never late. */
 int timeline_replay(struct store *s, int64_t placement, struct timeline *t, struct bace_err *e);
@@ -36,7 +54,7 @@ struct path_time {
 	double slower;		/* messages beyond the plan */
 	double wait;		/* nothing of the above */
 };
-/* false: the step is not in t. */
-bool timeline_path(const struct timeline *t, int step, struct path_time *out);
+/* false: the step is not in t. Fills `charged` of the step's messages. */
+bool timeline_path(struct timeline *t, int step, struct path_time *out);
 
 #endif

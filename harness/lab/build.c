@@ -57,15 +57,25 @@ static int setup_gateway(struct lab *l, int i, struct bace_err *e)
 	return netns_route(&l->core, net, 16, ours, NULL, e);
 }
 
-static int set_tcp_sysctls(struct netns *n, uint64_t buffer_max, struct bace_err *e)
+static int set_buffers(struct netns *n, uint64_t most, struct bace_err *e)
 {
 	char mem[64];
 	int rc;
 
-	snprintf(mem, sizeof(mem), "4096 131072 %llu", (unsigned long long)buffer_max);
+	snprintf(mem, sizeof(mem), "4096 %llu %llu", (unsigned long long)(most < 131072 ? most : 131072),
+		 (unsigned long long)most);
 	rc = netns_sysctl(n, "ipv4.tcp_rmem", mem, e);
-	if (!rc)
-		rc = netns_sysctl(n, "ipv4.tcp_wmem", mem, e);
+	return rc ? rc : netns_sysctl(n, "ipv4.tcp_wmem", mem, e);
+}
+
+static int set_tcp_sysctls(struct netns *n, uint64_t buffer_max, const struct lab_traffic *t, struct bace_err *e)
+{
+	int rc = 0;
+
+	if (t->wan == WAN_STEADY || t->socket_buffer_bytes)
+		rc = set_buffers(n, t->socket_buffer_bytes ? t->socket_buffer_bytes : buffer_max, e);
+	if (t->wan != WAN_STEADY)
+		return rc;
 	if (!rc)
 		rc = netns_sysctl(n, "ipv4.tcp_slow_start_after_idle", "0", e);
 	if (!rc)
@@ -110,9 +120,7 @@ static int setup_host(struct lab *l, int i, const struct lab_traffic *t, struct 
 	    (rc = netns_addr(&l->ns[i], "eth0", h->addr, 16, e)) ||
 	    (rc = netns_up(&l->ns[i], "eth0", e)) || (rc = setup_host_routes(l, i, t, e)))
 		return rc;
-	if (t->wan == WAN_STEADY)
-		return set_tcp_sysctls(&l->ns[i], lab_socket_buffer_max(l->cluster, t), e);
-	return 0;
+	return set_tcp_sysctls(&l->ns[i], lab_socket_buffer_max(l->cluster, t), t, e);
 }
 
 int lab_build(const struct cluster *scaled, const struct lab_net *net,

@@ -65,6 +65,7 @@ static int load(struct inner *in, struct bace_err *e)
 	const struct testbed_spec *t = &in->exp.testbed;
 
 	in->traffic.wan = t->wan;
+	in->traffic.socket_buffer_bytes = t->socket_buffer_bytes;
 	memcpy(in->traffic.congestion_control, t->congestion_control,
 	       sizeof(in->traffic.congestion_control));
 	if (cluster_scaled(&in->exp.cluster, t->scale_bytes, t->scale_time, &in->scaled))

@@ -48,6 +48,7 @@ struct lab_traffic {
 	int jobs_on_link;		/* at most this many share one */
 	enum wan_mode wan;
 	char congestion_control[16];
+	uint64_t socket_buffer_bytes;	/* of hosts' sockets; 0: by wan */
 };
 
 int lab_topology_build(const struct cluster *scaled, const struct lab_net *net,

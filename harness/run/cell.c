@@ -45,6 +45,9 @@ static void fill_hop(const struct experiment *exp, const struct job_model *j, in
 	if (!h->local) {
 		const struct link *there = cluster_link(c, a, b), *back = cluster_link(c, b, a);
 
+		/* Workers that know the link make their sockets hold what it needs. */
+		if (t->socket_buffer_bytes)
+			return;
 		h->rate_bps = scaled_rate(t, goodput_bps((double)there->rate_bps, c->mtu));
 		h->reverse_rate_bps = scaled_rate(t, goodput_bps((double)back->rate_bps, c->mtu));
 		h->latency_ns = llround((double)there->latency_ns * t->scale_time);
@@ -183,6 +186,7 @@ void traffic_of(const struct experiment *exp, const struct job_models *m, struct
 	double framing = (exp->cluster.mtu + L2_HEADER) / (double)(exp->cluster.mtu - IP_TCP_TS);
 
 	*out = (struct lab_traffic){ .wan = exp->testbed.wan, .jobs_on_link = exp->n_jobs,
+				     .socket_buffer_bytes = exp->testbed.socket_buffer_bytes,
 				     .min_message_bytes = UINT64_MAX };
 	memcpy(out->congestion_control, exp->testbed.congestion_control,
 	       sizeof(out->congestion_control));

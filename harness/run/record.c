@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness/run/internal.h"
 
@@ -110,16 +111,67 @@ static const struct tb_link_check *link_check(const struct tb_result *res, int s
 	return NULL;
 }
 
-static int add_transfers(struct run *r, int64_t id, const struct tb_result *res, int job,
+/* What event simulation gives the job of its links, at testbed scale; NULL: out of memory. */
+static struct hop_cost *planned_hops(const struct moment *m, int which)
+{
+	int n = m->placements[which]->n_gpus;
+	struct hop_cost *v = calloc((size_t)n * 2, sizeof(*v));
+	bool wraps = m->exp->schedule == SCHED_INTERLEAVED_1F1B;
+
+	if (v && (wraps ? moment_hops_wrapped(m, which, v, v + n) : moment_hops(m, which, v, v + n))) {
+		free(v);
+		return NULL;
+	}
+	return v;
+}
+
+static double planned_goodput(const struct moment *m, int which, const struct hop_cost *hops, const struct tb_flow *f)
+{
+	const struct placement *p = m->placements[which];
+	const struct testbed_spec *t = &m->exp->testbed;
+	double bits = 8 * m->models->v[p->job].boundary_bytes;
+	double ser = hops[f->hop + (f->forward ? 0 : p->n_gpus)].serialisation_s;
+
+	return ser > 0 ? bits / ser * t->scale_bytes / t->scale_time : 0;
+}
+
+static int add_transfer_steps(struct run *r, int64_t id, const struct tb_result *res, int flow, struct bace_err *e)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && i < res->n_flow_steps; i++) {
+		const struct tb_flow_step *s = &res->flow_steps[i];
+
+		if (s->flow != flow)
+			continue;
+		rc = store_add_transfer_step(r->store, &(struct transfer_step_row){ .placement_id = id,
+			.hop = res->flows[flow].hop, .forward = res->flows[flow].forward, .step = s->step,
+			.sent_bytes = (double)s->bytes_sent, .retrans_bytes = (double)s->retrans_bytes,
+			.busy_s = (double)s->busy_us / 1e6, .rwnd_limited_s = (double)s->rwnd_limited_us / 1e6,
+			.sndbuf_limited_s = (double)s->sndbuf_limited_us / 1e6, .cwnd_bytes = (double)s->cwnd_bytes,
+			.rtt_s = s->rtt_us / 1e6, .min_rtt_s = s->min_rtt_us / 1e6,
+			.delivery_rate_bps = (double)s->delivery_rate_bps, .app_limited = s->app_limited }, e);
+	}
+	return rc;
+}
+
+/* Stock TCP begins anew after a pause, with the kernel's ten segments; not bbr. */
+static double idle_window_bytes(const struct experiment *exp, const char *congestion_control)
+{
+	return exp->testbed.wan == WAN_STOCK && strncmp(congestion_control, "bbr", 3) ? 10.0 * (exp->cluster.mtu - 52) : 0;
+}
+
+static int add_transfers(struct run *r, int64_t id, const struct moment *m, int which, const struct tb_result *res,
 			 struct bace_err *e)
 {
+	CLEANUP_FREE struct hop_cost *hops = planned_hops(m, which);
 	const struct cluster *c = &r->exp->cluster;
-	int rc = 0;
+	int rc = hops ? 0 : bace_fail(e, ENOMEM, "transfers: out of memory");
 
 	for (int i = 0; !rc && i < res->n_flows; i++) {
 		const struct tb_flow *f = &res->flows[i];
 
-		if (f->job != job || f->src_region == f->dst_region)
+		if (f->job != which || f->src_region == f->dst_region)
 			continue;
 		const struct tb_link_check *l = link_check(res, f->src_region, f->dst_region);
 
@@ -130,7 +182,10 @@ static int add_transfers(struct run *r, int64_t id, const struct tb_result *res,
 			.retrans_bytes = (double)f->retrans_bytes,
 			.tc_bytes = l ? (double)l->tc_bytes : 0, .rtt_s = f->rtt_us / 1e6,
 			.min_rtt_s = f->min_rtt_us / 1e6, .congestion_control = f->congestion_control,
-			.valid = l && l->valid }, e);
+			.valid = l && l->valid, .planned_goodput_bps = planned_goodput(m, which, hops, f),
+			.idle_window_bytes = idle_window_bytes(r->exp, f->congestion_control) }, e);
+		if (!rc)
+			rc = add_transfer_steps(r, id, res, i, e);
 	}
 	return rc;
 }
@@ -232,7 +287,7 @@ int record_moment(struct run *r, const struct moment_rows *v, struct bace_err *e
 		if (!rc && v->cell)
 			rc = add_steps(r, id, v->cell, v->result, i, e);
 		if (!rc && v->cell)
-			rc = add_transfers(r, id, v->result, i, e);
+			rc = add_transfers(r, id, v->moment, i, v->result, e);
 		if (!rc && v->cell && r->o->keep_timeline)
 			rc = add_ops(r, id, v->result, i, e);
 		if (!rc && v->cell && v->measured->valid && r->o->keep_timeline)

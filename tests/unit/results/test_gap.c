@@ -52,6 +52,11 @@ static int64_t build(struct store *s)
 		assert_int_equal(store_add_transfer(s, &(struct transfer_row){ .placement_id = id, .hop = 0,
 			.src = f ? "a" : "b", .dst = f ? "b" : "a", .forward = f, .payload_bytes = 1.5e6, .valid = true },
 			&e), 0);
+	/* The first message was held up by the receiver's window for 0.06 s. What is
+	 * sent at a stage's end, as the gradient is, is counted with its next step. */
+	for (int f = 0; f < 2; f++)
+		assert_int_equal(store_add_transfer_step(s, &(struct transfer_step_row){ .placement_id = id, .forward = f,
+			.rwnd_limited_s = f ? 0.06 : 0, .busy_s = 1.5, .cwnd_bytes = 4e6, .min_rtt_s = 0.5 }, &e), 0);
 	op(s, id, 0, "F", 0, 1.02, 1);
 	op(s, id, 1, "recvF", 1, 2.12, 2.12);
 	op(s, id, 1, "F", 2.12, 3.12, 3.12);
@@ -91,6 +96,9 @@ static void by_hand(void **state)
 	near(g.unexplained_s, 0.04 / SCALE);
 	near(g.overrun_s, 0.05 / SCALE);
 	near(g.transfer_s, 0.10 / SCALE);
+	near(g.why_s[SLOW_BUFFER], 0.06 / SCALE);
+	near(g.why_s[SLOW_OTHER], 0.04 / SCALE);
+	near(g.why_s[SLOW_CWND] + g.why_s[SLOW_CONTENTION] + g.why_s[SLOW_RETRANSMISSION], 0);
 	/* 0.2 in all: 0.05 late, 0.10 slower, 0.05 waiting. */
 	near(g.waiting_s, 0.05 / SCALE);
 	store_close(s);
