@@ -172,5 +172,8 @@ uint64_t bace_hash64(const void *p, size_t n, uint64_t seed);
 
 /* For qsort: doubles, ascending. */
 int bace_by_double(const void *a, const void *b);
+/* Quantile of type 7, as R and numpy have it; by selection, which reorders v.
+ * NAN: n is 0, or q not in 0..1. */
+double bace_quantile(double *v, size_t n, double q);
 
 #endif

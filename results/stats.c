@@ -13,25 +13,14 @@ double stats_mean(const double *v, size_t n)
 	return n ? sum / (double)n : NAN;
 }
 
-static double quantile_sorted(const double *v, size_t n, double q)
-{
-	double at = q * (double)(n - 1);
-	size_t i = (size_t)at;
-
-	if (i + 1 >= n)
-		return v[n - 1];
-	return v[i] + (at - (double)i) * (v[i + 1] - v[i]);
-}
-
 double stats_quantile(const double *v, size_t n, double q)
 {
-	CLEANUP_FREE double *sorted = malloc((n ? n : 1) * sizeof(*sorted));
+	CLEANUP_FREE double *copy = malloc((n ? n : 1) * sizeof(*copy));
 
-	if (!n || !sorted || !(q >= 0 && q <= 1))
+	if (!n || !copy)
 		return NAN;
-	memcpy(sorted, v, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), bace_by_double);
-	return quantile_sorted(sorted, n, q);
+	memcpy(copy, v, n * sizeof(*copy));
+	return bace_quantile(copy, n, q);
 }
 
 double stats_median(const double *v, size_t n)
@@ -55,9 +44,8 @@ void stats_bootstrap(const double *v, size_t n, double (*statistic)(const double
 			draw[i] = v[bace_rng_below(&r, n)];
 		values[k] = statistic(draw, n);
 	}
-	qsort(values, (size_t)resamples, sizeof(*values), bace_by_double);
-	*lo = quantile_sorted(values, (size_t)resamples, (1 - level) / 2);
-	*hi = quantile_sorted(values, (size_t)resamples, (1 + level) / 2);
+	*lo = bace_quantile(values, (size_t)resamples, (1 - level) / 2);
+	*hi = bace_quantile(values, (size_t)resamples, (1 + level) / 2);
 }
 
 double stats_kendall(const double *a, const double *b, size_t n)

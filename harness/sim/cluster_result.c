@@ -42,63 +42,6 @@ void result_arrived(struct sim *s, int job)
 		.mean_step_s = NAN };
 }
 
-static void swap(double *a, double *b)
-{
-	double t = *a;
-
-	*a = *b;
-	*b = t;
-}
-
-/* Puts the kth smallest in its place, nothing larger before it (Hoare's select,
- * median of three). */
-static double nth(double *v, int n, int k)
-{
-	int lo = 0, hi = n - 1;
-
-	while (lo < hi) {
-		int i = lo, j = hi, mid = lo + (hi - lo) / 2;
-		double pivot;
-
-		if (v[mid] < v[lo])
-			swap(&v[mid], &v[lo]);
-		if (v[hi] < v[lo])
-			swap(&v[hi], &v[lo]);
-		if (v[hi] < v[mid])
-			swap(&v[hi], &v[mid]);
-		pivot = v[mid];
-		while (i <= j) {
-			while (v[i] < pivot)
-				i++;
-			while (pivot < v[j])
-				j--;
-			if (i <= j)
-				swap(&v[i++], &v[j--]);
-		}
-		if (k <= j)
-			hi = j;
-		else if (k >= i)
-			lo = i;
-		else
-			break;
-	}
-	return v[k];
-}
-
-/* Type 7, as R and numpy. Reorders v. */
-static double quantile(double *v, int n, double q)
-{
-	double at = (n - 1) * q, x, next = INFINITY;
-	int i = (int)at;
-
-	if (!n)
-		return NAN;
-	x = nth(v, n, i);
-	for (int j = i + 1; j < n; j++)
-		next = fmin(next, v[j]);
-	return i + 1 < n ? x + (at - i) * (next - x) : x;
-}
-
 /* All sums go by (arrival, name): the last bit must not depend on the order of
  * the config. */
 int result_totals(struct sim *s, struct bace_err *err)
@@ -131,10 +74,10 @@ int result_totals(struct sim *s, struct bace_err *err)
 	r->makespan_s = s->last_s - s->first_arrival_s;
 	r->gpu_utilisation = r->makespan_s > 0 ? gpu_s / (r->makespan_s * s->total_gpus) : 0;
 	r->mean_jct_s = n ? jct_sum / n : NAN;
-	r->median_jct_s = quantile(jct, n, 0.5);
-	r->p95_jct_s = quantile(jct, n, 0.95);
+	r->median_jct_s = bace_quantile(jct, (size_t)n, 0.5);
+	r->p95_jct_s = bace_quantile(jct, (size_t)n, 0.95);
 	r->mean_waiting_s = n ? waiting_sum / n : NAN;
-	r->p95_waiting_s = quantile(waiting, n, 0.95);
+	r->p95_waiting_s = bace_quantile(waiting, (size_t)n, 0.95);
 	r->mean_slowdown = n ? slowdown / n : NAN;
 	return 0;
 }
