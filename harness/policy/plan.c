@@ -59,15 +59,17 @@ static void copy_slot(const struct facts *f, const struct plan_slot *from, struc
 static void apply(const struct facts *f, struct plan_slot *s, const struct placement *pl, int sign)
 {
 	double bps = placement_reservation_bps(f->exp, f->models, pl);
+	/* As the event loop: of two parts the way back is the same link. */
+	bool wraps = f->exp->schedule == SCHED_INTERLEAVED_1F1B && pl->n_parts > 2;
 
 	for (int i = 0; i < pl->n_parts; i++) {
-		int a = pl->parts[i].region;
+		int a = pl->parts[i].region, b = pl->parts[(i + 1) % pl->n_parts].region;
 
 		s->free_gpus[a] += sign * pl->parts[i].gpus;
-		if (i + 1 == pl->n_parts)
+		if (i + 1 == pl->n_parts && !wraps)
 			continue;
-		s->residual[a * f->n + pl->parts[i + 1].region] += sign * bps;
-		s->residual[pl->parts[i + 1].region * f->n + a] += sign * bps;
+		s->residual[a * f->n + b] += sign * bps;
+		s->residual[b * f->n + a] += sign * bps;
 	}
 }
 

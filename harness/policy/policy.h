@@ -87,8 +87,8 @@ int placement_region_of_stage(const struct placement *p, int stage);
 double placement_demand_bps(const struct experiment *e, const struct job_models *m,
 			    const struct placement *p);
 /* What it reserves there: the demand, times the v messages of a micro-batch
- * under interleaved-1f1b; 0 inside one region. The hop from the last stage back
- * to the first is not reserved. */
+ * under interleaved-1f1b, which also has a hop from the last stage back to the
+ * first; where that is a link of its own it is reserved, too. 0 inside one region. */
 double placement_reservation_bps(const struct experiment *e, const struct job_models *m,
 				 const struct placement *p);
 /* "ireland:2 > frankfurt:1" into a malloc'd string. */

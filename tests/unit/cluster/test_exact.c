@@ -1,8 +1,4 @@
-/*
- * Small cases worked out by hand. The policy and the oracle are scripted here
- * (policy_decide and policy_reservation_bps are this file's own), so that only
- * the event loop is under test.
- */
+/* Small cases worked out by hand. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -11,216 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "tests/unit/cluster/world.h"
-
-/* ---- the scripted policy ---- */
-
-struct policy {
-	int n;
-	struct {
-		int job;
-		double from_s;		/* not before */
-		double max_price;	/* not while the view's price in the first region is higher; 0: any */
-		double min_rate;	/* not while the view's capacity of the first hop is lower */
-		int n_parts;
-		struct placement_part parts[4];
-	} script[8];
-	int n_moves;
-	struct {
-		int job;
-		double from_s;
-		struct placement_part to;
-		bool done;
-	} moves[4];
-	double restart_s;
-	bool restless;
-	double seen_left[8];
-	bool blind;			/* places also where no GPU is free */
-	double reserve_bps;
-	int calls;
-	double seen[8], seen_at[8];	/* price of region 0, per call */
-	double last_reserved;		/* region 0 -> 1 */
-};
-
-static bool queued(const struct queue *q, int job)
-{
-	for (int i = 0; i < q->n; i++)
-		if (q->v[i].job == job)
-			return true;
-	return false;
-}
-
-int policy_decide(struct policy *p, const struct view *v, const struct queue *q, struct placement *out,
-		  struct bace_err *err)
-{
-	if (p->calls < 8) {
-		p->seen[p->calls] = v->price[0];
-		p->seen_at[p->calls] = v->now_s;
-	}
-	p->calls++;
-	if (v->exp->cluster.n_regions > 1)
-		p->last_reserved = v->reserved_bps[1];
-	for (int i = 0; i < p->n; i++) {
-		const struct placement_part *s = p->script[i].parts;
-		int n = p->script[i].n_parts, gpus = 0;
-
-		if (!queued(q, p->script[i].job) || v->now_s < p->script[i].from_s)
-			continue;
-		if (p->script[i].max_price > 0 && v->price[s[0].region] > p->script[i].max_price)
-			continue;
-		if (n > 1 && v->capacity_bps[s[0].region * v->exp->cluster.n_regions + s[1].region] <
-			     p->script[i].min_rate)
-			continue;
-		if (!p->blind && v->free_gpus[s[0].region] < s[0].gpus)
-			continue;
-		out->parts = malloc(sizeof(*s) * 4);
-		memcpy(out->parts, s, sizeof(*s) * 4);
-		for (int k = 0; k < n; k++)
-			gpus += s[k].gpus;
-		out->job = p->script[i].job;
-		out->n_parts = n;
-		out->n_gpus = gpus;
-		return 1;
-	}
-	return 0;
-}
-
-double policy_reservation_bps(const struct policy *p, const struct view *v, const struct placement *pl)
-{
-	return p->reserve_bps;
-}
-
-bool policy_wants_running(const struct policy *p)
-{
-	return p->n_moves > 0;
-}
-
-bool policy_is_elastic(const struct policy *p)
-{
-	return p->n_moves > 0;
-}
-
-double policy_restart_s(const struct policy *p)
-{
-	return p->restart_s;
-}
-
-/* Each move once, at the first call from its time on. */
-int policy_resize(struct policy *p, const struct view *v, const struct queue *q, struct placement *out,
-		  struct bace_err *err)
-{
-	for (int i = 0; i < v->n_running && p->calls < 8; i++)
-		p->seen_left[p->calls] = v->running[i].remaining_steps;
-	for (int i = 0; i < p->n_moves; i++) {
-		if (p->moves[i].done || v->now_s < p->moves[i].from_s)
-			continue;
-		p->moves[i].done = !p->restless;
-		*out = (struct placement){ .job = p->moves[i].job, .n_parts = 1,
-			.n_gpus = p->moves[i].to.gpus, .parts = malloc(sizeof(struct placement_part)) };
-		out->parts[0] = p->moves[i].to;
-		return 1;
-	}
-	return 0;
-}
-
-static void script(struct policy *p, int job, int n_parts, const struct placement_part *parts)
-{
-	p->script[p->n].job = job;
-	p->script[p->n].n_parts = n_parts;
-	memcpy(p->script[p->n].parts, parts, sizeof(*parts) * (size_t)n_parts);
-	p->n++;
-}
-
-static void script1(struct policy *p, int job, int region, int gpus)
-{
-	script(p, job, 1, &(struct placement_part){ region, gpus });
-}
-
-static void script2(struct policy *p, int job, int a, int ga, int b, int gb)
-{
-	script(p, job, 2, (struct placement_part[]){ { a, ga }, { b, gb } });
-}
-
-/* ---- the scripted oracle: 1 s a step; over a link, 1 s at 1 Gbit/s times the
- * number of jobs on it ---- */
-
-struct fixed {
-	struct oracle base;
-	double step_s, busy;
-	int calls, fail_at;
-	int asked[16];			/* jobs, per call */
-};
-
-static bool share(const struct placement *a, const struct placement *b)
-{
-	return a->n_parts > 1 && b->n_parts > 1 && a->parts[0].region == b->parts[0].region &&
-	       a->parts[1].region == b->parts[1].region;
-}
-
-static int fixed_times(struct oracle *o, const struct moment *m, struct step_estimate *out,
-		       struct bace_err *err)
-{
-	struct fixed *f = (struct fixed *)o;
-
-	if (f->calls < 16)
-		f->asked[f->calls] = m->n;
-	if (++f->calls == f->fail_at)
-		return bace_fail(err, EIO, "the testbed burns");
-	for (int i = 0; i < m->n; i++) {
-		const struct placement *p = m->placements[i];
-		double cap = 1e9;
-		int n = 0;
-
-		if (p->n_parts > 1)
-			cap = m->capacity_bps[p->parts[0].region * m->exp->cluster.n_regions +
-					      p->parts[1].region];
-		for (int j = 0; j < m->n; j++)
-			n += share(p, m->placements[j]);
-		out[i] = (struct step_estimate){ f->step_s * (n ? n : 1) * 1e9 / cap, cap > 0 ? f->busy : 0 };
-	}
-	return 0;
-}
-
-struct env {
-	struct world w;
-	struct policy p;
-	struct fixed o;
-	struct cluster_result r;
-	struct cluster_sim sim;
-	int rc;
-	struct bace_err err;
-};
-
-static void env_init(struct env *e, int n_regions)
-{
-	memset(e, 0, sizeof(*e));
-	world_init(&e->w, n_regions);
-	world_model(&e->w, "m", 4);
-	e->o = (struct fixed){ .base = { .name = "fixed", .step_times = fixed_times }, .step_s = 1, .busy = 0.5 };
-	e->sim = (struct cluster_sim){ .exp = &e->w.e, .models = &e->w.models, .policy = &e->p,
-				       .oracle = &e->o.base };
-}
-
-static void env_run(struct env *e)
-{
-	world_ready(&e->w);
-	e->rc = cluster_simulate(&e->sim, &e->r, &e->err);
-}
-
-static void env_ok(struct env *e)
-{
-	env_run(e);
-	if (e->rc)
-		fail_msg("%s", e->err.msg);
-}
-
-static void env_free(struct env *e)
-{
-	cluster_result_free(&e->r);
-	world_free(&e->w);
-}
-
-#define near(a, b) assert_true(fabs((a) - (b)) <= 1e-12 * fabs((double)(b)))
+#include "tests/unit/cluster/scripted.h"
 
 /* 2 GPUs, 100 steps of 1 s at busy 0.5: 2 * 70 W * 100 s = 14 kJ, at PUE 1 and
  * 1e-7 USD/J. */
@@ -373,6 +160,29 @@ static void reservations(void **state)
 	env_free(&e);
 }
 
+/* An interleaved pipeline also sends from its last region to its first; what it
+ * reserves there is returned when it ends. */
+static void reserves_the_way_back(void **state)
+{
+	struct env e;
+
+	for (int wraps = 0; wraps < 2; wraps++) {
+		env_init(&e, 3);
+		e.w.e.schedule = wraps ? SCHED_INTERLEAVED_1F1B : SCHED_1F1B;
+		e.w.e.interleave = 1 + wraps;
+		world_job(&e.w, "a", 0, 10, 0);
+		world_job(&e.w, "b", 0, 1, 5);
+		script(&e.p, 0, 3, (struct placement_part[]){ { 0, 1 }, { 1, 1 }, { 2, 1 } });
+		e.p.reserve_bps = 1e9 / 3;
+		env_run(&e);
+		assert_int_equal(e.rc, 0);
+		/* The last call is for b, which stays in the queue: after a's end. */
+		assert_true(e.p.last_back == 0 && e.p.last_reserved == 0);
+		assert_true(e.p.seen_back[1] == (wraps ? e.p.reserve_bps : 0));
+		env_free(&e);
+	}
+}
+
 /* b arrives, a ends, and the link that b uses halves, all at 100 s: b starts
  * then, on the GPUs of a, at the halved rate, and the oracle is asked once. */
 static void simultaneous(void **state)
@@ -515,257 +325,6 @@ static void never_placed(void **state)
 	env_free(&e);
 }
 
-/* ---- refusals ---- */
-
-static void refused(struct env *e, const char *what)
-{
-	env_run(e);
-	assert_int_equal(e->rc, -EINVAL);
-	if (!strstr(e->err.msg, what))
-		fail_msg("`%s' does not say `%s'", e->err.msg, what);
-	assert_null(e->r.jobs);
-	env_free(e);
-}
-
-static void constraints(void **state)
-{
-	struct env e;
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 10, 0);
-	e.p.blind = true;
-	script1(&e.p, 0, 0, 5);
-	refused(&e, "only 4 are free");
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 10, 0);
-	script2(&e.p, 0, 1, 1, 1, 1);
-	refused(&e, "r1 appears twice");
-
-	env_init(&e, 2);
-	e.w.e.cluster.links[1 * 2 + 0].present = false;
-	world_job(&e.w, "a", 0, 10, 0);
-	script2(&e.p, 0, 0, 1, 1, 1);
-	refused(&e, "no link both ways");
-
-	env_init(&e, 2);
-	e.w.e.cluster.gpus[0].memory_bytes = 1.5e9;
-	world_job(&e.w, "a", 0, 10, 0);
-	script1(&e.p, 0, 0, 2);
-	refused(&e, "memory");
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 10, 0);
-	script2(&e.p, 0, 0, 4, 1, 1);
-	refused(&e, "5 stages: 1 to 4");
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 10, 0);
-	script2(&e.p, 0, 0, 0, 1, 1);
-	refused(&e, "at least 1");
-}
-
-/* Once the step time of a placement is known its check is short; it must still
- * see that GPUs are not free. */
-static void constraints_again(void **state)
-{
-	struct env e;
-
-	env_init(&e, 1);
-	e.sim.separable = true;
-	world_job(&e.w, "a", 0, 10, 0);
-	world_job(&e.w, "b", 0, 10, 1);
-	script1(&e.p, 0, 0, 3);
-	script1(&e.p, 1, 0, 3);
-	env_ok(&e);
-	assert_true(e.r.jobs[1].start_s == 10);
-	env_free(&e);
-
-	env_init(&e, 1);
-	e.sim.separable = true;
-	world_job(&e.w, "a", 0, 10, 0);
-	world_job(&e.w, "b", 0, 10, 20);
-	world_job(&e.w, "c", 0, 10, 25);
-	script1(&e.p, 0, 0, 4);
-	script1(&e.p, 1, 0, 4);
-	script1(&e.p, 2, 0, 4);
-	e.p.blind = true;
-	e.w.e.cluster.regions[0].n_gpus = 7;
-	refused(&e, "only 3 are free");
-}
-
-static void bad_input(void **state)
-{
-	const struct link_change missing = { 1, 0, 0, 1e9 }, negative = { -1, 0, 1, 1e9 },
-				 nan_rate = { 1, 0, 1, NAN };
-	struct env e;
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 0, 0);
-	refused(&e, "job a: 0 steps");
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 1, -1);
-	refused(&e, "job a: arrival at -1 s");
-	env_init(&e, 2);
-	e.w.e.cluster.gpus[0].memory_bytes = 1;
-	world_job(&e.w, "a", 0, 1, 0);
-	refused(&e, "job a: fits no number of GPUs");
-	for (int i = 0; i < 3; i++) {
-		env_init(&e, 2);
-		world_job(&e.w, "a", 0, 1, 0);
-		e.sim.changes = (const struct link_change *[]){ &missing, &negative, &nan_rate }[i];
-		e.sim.n_changes = 1;
-		refused(&e, "link change 0");
-	}
-}
-
-static void oracle_fails(void **state)
-{
-	struct env e;
-
-	for (int at = 1; at <= 3; at++) {
-		env_init(&e, 2);
-		world_job(&e.w, "a", 0, 100, 0);
-		world_job(&e.w, "b", 0, 100, 40);
-		script2(&e.p, 0, 0, 1, 1, 1);
-		script2(&e.p, 1, 0, 1, 1, 1);
-		e.o.fail_at = at;
-		env_run(&e);
-		assert_int_equal(e.rc, -EIO);
-		assert_string_equal(e.err.msg, "the testbed burns");
-		assert_null(e.r.jobs);
-		assert_int_equal(e.o.calls, at);
-		env_free(&e);
-	}
-	env_init(&e, 1);
-	world_job(&e.w, "a", 0, 100, 0);
-	script1(&e.p, 0, 0, 1);
-	e.o.step_s = NAN;
-	env_run(&e);
-	assert_int_equal(e.rc, -ERANGE);
-	env_free(&e);
-}
-
-/* ---- observers ---- */
-
-struct seen {
-	int starts, finishes, decisions, placed;
-	double start_step;
-	double finish_s;
-};
-
-static void on_start(void *arg, double now_s, const struct placement *p, double step_s)
-{
-	struct seen *s = arg;
-
-	s->starts++;
-	s->start_step = step_s;
-	assert_true(p->n_gpus == 2);
-}
-
-static void on_finish(void *arg, double now_s, int job)
-{
-	struct seen *s = arg;
-
-	s->finishes++;
-	s->finish_s = now_s;
-}
-
-static void on_decision(void *arg, double now_s, uint64_t digest, double latency_s, int placed)
-{
-	struct seen *s = arg;
-
-	s->decisions++;
-	s->placed += placed >= 0;
-	assert_true(latency_s >= 0);
-}
-
-static void observers(void **state)
-{
-	struct seen seen = { 0 };
-	struct env e;
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 10, 0);
-	script2(&e.p, 0, 0, 1, 1, 1);
-	e.sim.on_start = on_start;
-	e.sim.on_finish = on_finish;
-	e.sim.on_decision = on_decision;
-	e.sim.arg = &seen;
-	env_ok(&e);
-	assert_int_equal(seen.starts, 1);
-	assert_int_equal(seen.finishes, 1);
-	assert_int_equal(seen.placed, 1);
-	assert_int_equal(seen.decisions, e.r.n_decisions);
-	assert_true(seen.start_step == 1 && seen.finish_s == 10);
-	env_free(&e);
-}
-
-/* a and b in r0 from 0; b ends at 50 and a, with 50 of 100 steps left, moves from
- * 2 GPUs there to 4 in r1, where a price twice as high applies from 60 s on. It
- * restarts for 20 s at 20 W a GPU and goes on until 120 s. */
-static void elastic(void **state)
-{
-	struct env e;
-
-	for (int separable = 0; separable < 2; separable++) {
-		env_init(&e, 2);
-		e.sim.separable = separable;
-		world_price(&e.w, 1, 2, (double[]){ 0, 60 }, (double[]){ 0.36, 0.72 }, 0);
-		world_job(&e.w, "a", 0, 100, 0);
-		world_job(&e.w, "b", 0, 50, 0);
-		script1(&e.p, 0, 0, 2);
-		script1(&e.p, 1, 0, 2);
-		e.p.n_moves = 1;
-		e.p.moves[0].from_s = 50;
-		e.p.moves[0].to = (struct placement_part){ 1, 4 };
-		e.p.restart_s = 20;
-		env_ok(&e);
-		assert_true(e.r.jobs[0].start_s == 0 && e.r.jobs[0].finish_s == 120);
-		assert_int_equal(e.r.jobs[0].n_restarts, 1);
-		assert_int_equal(e.r.jobs[0].placement.n_gpus, 4);
-		near(e.r.jobs[0].gpu_s, 2 * 50 + 4 * 70);
-		near(e.r.jobs[0].energy_j, 140 * 50 + 80 * 20 + 280 * 50);
-		near(e.r.jobs[0].cost_usd, 1e-7 * (140 * 50 + 80 * 10) + 2e-7 * (80 * 10 + 280 * 50));
-		assert_true(e.r.jobs[1].finish_s == 50);
-		env_free(&e);
-	}
-}
-
-static void elastic_refused(void **state)
-{
-	struct env e;
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 100, 0);
-	script1(&e.p, 0, 0, 2);
-	e.p.n_moves = 1;
-	e.p.moves[0].to = (struct placement_part){ 1, 5 };
-	refused(&e, "5 GPUs in r1: only 4 are free");
-
-	env_init(&e, 2);
-	world_job(&e.w, "a", 0, 100, 0);
-	script1(&e.p, 0, 0, 2);
-	e.p.n_moves = 1;
-	e.p.restless = true;
-	e.p.moves[0].to = (struct placement_part){ 1, 4 };
-	env_run(&e);
-	assert_int_equal(e.rc, -ELOOP);
-	env_free(&e);
-}
-
-static void no_jobs(void **state)
-{
-	struct env e;
-
-	env_init(&e, 1);
-	env_ok(&e);
-	assert_int_equal(e.r.n, 0);
-	assert_true(e.r.makespan_s == 0 && e.r.cost_usd == 0);
-	assert_int_equal(e.o.calls, 0);
-	env_free(&e);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -776,6 +335,7 @@ int main(void)
 		cmocka_unit_test(link_down),
 		cmocka_unit_test(sharing),
 		cmocka_unit_test(reservations),
+		cmocka_unit_test(reserves_the_way_back),
 		cmocka_unit_test(simultaneous),
 		cmocka_unit_test(view_delay),
 		cmocka_unit_test(view_delay_rounding),
@@ -783,14 +343,6 @@ int main(void)
 		cmocka_unit_test(egress),
 		cmocka_unit_test(totals),
 		cmocka_unit_test(never_placed),
-		cmocka_unit_test(constraints),
-		cmocka_unit_test(constraints_again),
-		cmocka_unit_test(bad_input),
-		cmocka_unit_test(oracle_fails),
-		cmocka_unit_test(observers),
-		cmocka_unit_test(elastic),
-		cmocka_unit_test(elastic_refused),
-		cmocka_unit_test(no_jobs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
