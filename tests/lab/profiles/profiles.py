@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Shipped experiments that a laptop can play run in the lab, briefly: the first
+policy alone, one measured step, links not probed for goodput.
+
+usage: profiles.py BACE PROFILES EXPERIMENT...
+
+A machine that was too busy for a cell says so; then it is tried again, three
+times in all.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+TRIES = 3
+WORST = 0.12
+BUSY = ("overloaded", "nothing heard", "did not connect", "late", "out of tolerance", "of the cells")
+
+
+def brief(text):
+    """The same experiment with its first policy, and one step a cell."""
+    text, n = re.subn(r"policies = \(\s*(\{[^}]*\}).*?\n\);", r"policies = ( \1 );", text, count=1, flags=re.S)
+    assert n == 1, text
+    text = re.sub(r"\n\s*(steps|verify_s|warmup_steps) = \d+;", "", text)
+    text, n = re.subn(r"testbed = \{", "testbed = { steps = 1; warmup_steps = 1; verify_s = 0;", text, count=1)
+    assert n == 1 and '"measured"' in text, text
+    return text
+
+
+def attempt(bace, profiles, name, directory):
+    with open(os.path.join(profiles, "experiments", name + ".cfg"), encoding="utf-8") as f:
+        text = brief(f.read())
+    path = os.path.join(directory, name + ".cfg")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    p = subprocess.run([bace, "--store", os.path.join(directory, "x.db"), "--json", "run", path, "--no-report"],
+                       capture_output=True, text=True, check=False, timeout=240)
+    if p.returncode == 3:
+        print(f"skipped: {p.stderr.strip().splitlines()[-1]}")
+        sys.exit(77)
+    if p.returncode != 0:
+        return p.stderr[-2000:]
+    rows = json.loads(p.stdout)["placements"]
+    assert rows and all(r["valid"] for r in rows), rows
+    assert any(">" in r["placement"] for r in rows), "no placement crossed a link"
+    worst = max(abs(r["measured_median_s"] / r["event_sim_s"] - 1) for r in rows)
+    print(f"{name}: {len(rows)} placements, worst error {worst:.2%}", flush=True)
+    return None if worst <= WORST else f"late: worst error {worst:.1%}"
+
+
+def main():
+    bace, profiles, names = sys.argv[1], sys.argv[2], sys.argv[3:]
+    for name in names:
+        for _ in range(TRIES):
+            with tempfile.TemporaryDirectory(prefix="bace-profiles-test-") as directory:
+                why = attempt(bace, profiles, name, directory)
+            if why is None:
+                break
+            print(why, file=sys.stderr)
+            if not any(word in why for word in BUSY):
+                return 1
+        if why is not None:
+            return 1
+    return 0
+
+
+sys.exit(main())
