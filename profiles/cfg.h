@@ -47,6 +47,9 @@ int cfg_bundle_add(struct bace_buf *b, const char *path, const char *text, size_
 bool cfg_readable(const struct cfg_loader *l, const char *path);
 int cfg_read_text(const struct cfg_loader *l, const char *path, char **text, size_t *len, struct bace_err *e);
 
+/* A file that is not libconfig's: read and kept as every other; malloc'd. */
+int cfg_keep_text(struct cfg_loader *l, const char *path, char **text, size_t *len, struct bace_err *e);
+
 struct cfg_file {
 	config_t cfg;			/* first: settings lead back here */
 	struct cfg_loader *loader;

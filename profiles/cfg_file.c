@@ -149,6 +149,23 @@ static bool keep_file(struct cfg_loader *l, const char *path, const char *text, 
 	return true;
 }
 
+int cfg_keep_text(struct cfg_loader *l, const char *path, char **text, size_t *len, struct bace_err *e)
+{
+	int rc = cfg_read_text(l, path, text, len, e);
+
+	if (rc)
+		return rc;
+	if (memchr(*text, '\0', *len))
+		rc = bace_fail(e, EINVAL, "%s has a zero byte: not a text file", path);
+	else if (!keep_file(l, path, *text, *len))
+		rc = bace_fail(e, ENOMEM, "read %s: out of memory", path);
+	if (rc) {
+		free(*text);
+		*text = NULL;
+	}
+	return rc;
+}
+
 static void syntax_error(struct cfg_file *f, const char *text)
 {
 	const char *what = config_error_text(&f->cfg);

@@ -84,6 +84,9 @@ void load_policies(config_setting_t *list, struct experiment *e);
 /* The view and testbed groups; NULL: defaults. */
 void load_view(config_setting_t *group, struct view_spec *out);
 void load_testbed(config_setting_t *group, struct testbed_spec *out);
+/* testbed.disturb, when the cluster's regions are known; NULL: nothing. */
+void load_disturb(config_setting_t *list, const struct cluster *c, struct testbed_spec *out);
+void disturb_free(struct testbed_spec *t);
 
 /* The path of the profile named on the command line, if it can be read; NULL
  * with a diagnostic otherwise. malloc'd. */

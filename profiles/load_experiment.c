@@ -116,6 +116,7 @@ static void load_parts(struct cfg_loader *l, config_setting_t *root, struct expe
 static void load_root(struct cfg_loader *l, config_setting_t *root, struct experiment *e)
 {
 	config_setting_t *policies = config_setting_get_member(root, "policies");
+	config_setting_t *testbed = config_setting_get_member(root, "testbed");
 
 	cfg_read(root, experiment_keys, ARRAY_LEN(experiment_keys), e);
 	read_k_limit(config_setting_get_member(root, "k_limit"), e);
@@ -124,15 +125,17 @@ static void load_root(struct cfg_loader *l, config_setting_t *root, struct exper
 	if (policies)
 		load_policies(policies, e);
 	load_view(config_setting_get_member(root, "view"), &e->view);
-	load_testbed(config_setting_get_member(root, "testbed"), &e->testbed);
+	load_testbed(testbed, &e->testbed);
 	if (e->testbed.transport == TRANSPORT_NCCL && e->schedule == SCHED_INTERLEAVED_1F1B)
-		cfg_error(config_setting_get_member(config_setting_get_member(root, "testbed"), "transport"),
+		cfg_error(config_setting_get_member(testbed, "transport"),
 			  "must be \"tcp\" with schedule = \"interleaved-1f1b\"");
 	/* Without overlap, workers need to know the link; then they see to their buffers. */
 	if (e->testbed.socket_buffer_bytes && !e->overlap)
-		cfg_error(config_setting_get_member(config_setting_get_member(root, "testbed"), "socket_buffer"),
+		cfg_error(config_setting_get_member(testbed, "socket_buffer"),
 			  "must not be given with overlap = false");
 	load_parts(l, root, e);
+	if (e->cluster.n_regions && e->cluster.links)
+		load_disturb(config_setting_get_member(testbed, "disturb"), &e->cluster, &e->testbed);
 }
 
 /* The path of what was asked for on the command line; a wrong one is bad input. */
@@ -193,6 +196,7 @@ int experiment_load(const char *path, struct experiment *out, struct bace_diags 
 void experiment_free(struct experiment *e)
 {
 	cluster_free(&e->cluster);
+	disturb_free(&e->testbed);
 	for (int i = 0; i < e->n_policies; i++)
 		free(e->policies[i].command);
 	for (int i = 0; i < e->n_files; i++)

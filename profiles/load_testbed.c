@@ -53,6 +53,7 @@ static const struct cfg_key testbed_keys[] = {
 	{ "hosts_per_region", CFG_INT, 0, T(hosts_per_region), .min = 1, .max = 64 },
 	{ "transport", CFG_CHOICE, 0, T(transport), .choices = transport_names },
 	{ "compute", CFG_CHOICE, 0, T(compute), .choices = compute_names },
+	{ "disturb", CFG_LIST },
 	{ "socket_buffer", CFG_SIZE, 0, T(socket_buffer_bytes), .min = 4096, .max = 2e9 },
 	{ "sockets_per_hop", CFG_INT, 0, T(sockets_per_hop), .min = 1, .max = SOCKETS_PER_HOP_MAX },
 };

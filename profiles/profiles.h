@@ -242,6 +242,17 @@ enum transport_mode { TRANSPORT_TCP, TRANSPORT_NCCL };	/* of hops between region
 enum wan_mode { WAN_STEADY, WAN_STOCK };
 enum backend_kind { BACKEND_AUTO, BACKEND_NETEM, BACKEND_NFQUEUE, BACKEND_UML };
 
+/* Done to a link on the testbed, and to nothing else: neither policies nor
+ * simulations are told. Unscaled. */
+struct disturbance {
+	int from, to;			/* regions */
+	int64_t jitter_ns;		/* 0: the link's own */
+	enum jitter_dist jitter_dist;
+	double loss;			/* fraction; 0: the link's own */
+	char *trace_path, *trace;	/* CSV or Mahimahi, its text; NULL: none */
+	bool loop;
+};
+
 struct testbed_spec {
 	enum backend_kind backend;
 	enum rank_mode ranks;
@@ -258,6 +269,8 @@ struct testbed_spec {
 	enum compute_mode compute;
 	int sockets_per_hop;		/* TCP connections that a hop's messages are striped over; 1 */
 	uint64_t socket_buffer_bytes;	/* to which sockets grow in a lab; 0: as the links need (steady), or stock */
+	int n_disturb;
+	struct disturbance *disturb;	/* owned by the experiment */
 };
 
 struct experiment {

@@ -13,9 +13,11 @@ int measured_placements(struct store *s, const char *run, const struct run_filte
 	sqlite3_stmt *q;
 	size_t cap = 0;
 	int step = SQLITE_DONE, rc = store_query(s, "SELECT id, policy, job, placement, closed_form_s,"
-		" event_sim_s, measured_median_s, measured_p95_s, n_steps, min(id) FROM placement WHERE run_id"
+		" event_sim_s, measured_median_s, measured_p95_s, n_steps, min(id) FROM placement p WHERE run_id"
 		" = ?1 AND (?2 IS NULL OR policy = ?2) AND (?3 IS NULL OR job = ?3) AND valid AND"
-		" measured_median_s > 0 GROUP BY moment, job ORDER BY id", run, &q, e);
+		" measured_median_s > 0 AND (EXISTS (SELECT 1 FROM step WHERE placement_id = p.id) OR NOT EXISTS (SELECT 1"
+		" FROM placement q JOIN step ON placement_id = q.id WHERE q.run_id = ?1 AND q.moment = p.moment))"
+		" GROUP BY moment, job ORDER BY id", run, &q, e);
 
 	*out = NULL;
 	*n = 0;

@@ -65,6 +65,11 @@ struct link_truth_row {
 	double scaled_rate_bps, scaled_latency_s;
 	double buffer_bytes;
 };
+struct disturbance_row {		/* beyond link_truth; unscaled */
+	const char *src, *dst, *jitter_distribution, *trace;	/* trace: path, may be NULL */
+	double jitter_s, loss;
+	bool loop;
+};
 struct plan_check_row {			/* verification of one directed link, testbed units */
 	const char *src, *dst;
 	double planned_rtt_s, rtt_min_s, rtt_median_s, rtt_p99_s;
@@ -153,6 +158,7 @@ struct comparison_row {			/* one figure of bace overhead, robust, claims, rerun 
 };
 
 int store_add_link_truth(struct store *s, const char *run, const struct link_truth_row *r, struct bace_err *e);
+int store_add_disturbance(struct store *s, const char *run, const struct disturbance_row *r, struct bace_err *e);
 int store_add_plan_check(struct store *s, const char *run, const struct plan_check_row *r, struct bace_err *e);
 int store_add_placement(struct store *s, const char *run, const struct placement_row *r, int64_t *id, struct bace_err *e);
 int store_add_step(struct store *s, const struct step_row *r, struct bace_err *e);

@@ -38,6 +38,7 @@ static const struct {
 	[INSERT_SIM_OP] = { "sim_op", "placement_id, seq, stage, step, micro_batch, kind, start_s, end_s" },
 	[INSERT_MONITOR] = { "monitor_sample", "run_id, at_s, host, method, src, dst, quantity, value" },
 	[INSERT_ENERGY] = { "energy", "run_id, host, source, device, start_s, end_s, energy_j" },
+	[INSERT_DISTURBANCE] = { "disturbance", "run_id, src, dst, jitter_s, jitter_distribution, loss, trace, loop" },
 	[INSERT_TRANSFER_STEP] = { "transfer_step", "placement_id, hop, forward, step, sent_bytes, retrans_bytes, "
 		"busy_s, rwnd_limited_s, sndbuf_limited_s, cwnd_bytes, rtt_s, min_rtt_s, delivery_rate_bps, app_limited" },
 	[INSERT_COMPARISON] = { "comparison", "run_id, kind, subject, against, metric, x, y, value, lo, hi, "
@@ -234,6 +235,12 @@ int store_add_transfer(struct store *s, const struct transfer_row *r, struct bac
 			    r->retrans_bytes, r->tc_bytes, r->rtt_s, r->min_rtt_s,
 			    r->congestion_control, (int64_t)r->valid, r->planned_goodput_bps,
 			    r->idle_window_bytes);
+}
+
+int store_add_disturbance(struct store *s, const char *run, const struct disturbance_row *r, struct bace_err *e)
+{
+	return store_insert(s, INSERT_DISTURBANCE, e, "sssdsdsi", run, r->src, r->dst, r->jitter_s, r->jitter_distribution,
+			    r->loss, r->trace, (int64_t)r->loop);
 }
 
 int store_add_transfer_step(struct store *s, const struct transfer_step_row *r, struct bace_err *e)

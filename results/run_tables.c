@@ -169,6 +169,13 @@ static const struct run_table_kind kinds[N_RUN_TABLES] = {
 		  { "receiver's\nwindow", PERCENT, 'p' }, { "sender's\nbuffer", PERCENT, 'p' },
 		  { "retrans-\nmitted", PERCENT, 'p' }, { "window", BYTES }, { "mean\nRTT", SECONDS, 'r' },
 		  { "least\nRTT", SECONDS, 'r' } }, plain_row },
+	[TABLE_DISTURBED] = {
+		"Links disturbed on the testbed",
+		"Neither policies nor simulations were told. Unscaled; a trace begins with every cell.",
+		"SELECT src, dst, nullif(jitter_s, 0), iif(jitter_s > 0, jitter_distribution, ''), nullif(loss, 0), trace,"
+		" iif(loop, 'yes', '') FROM disturbance WHERE run_id = ?1 ORDER BY rowid",
+		{ { "from", TEXT }, { "to", TEXT }, { "jitter", SECONDS }, { "distri-\nbution", TEXT }, { "loss", PERCENT },
+		  { "trace", FLEX }, { "again and\nagain", TEXT } }, plain_row },
 	[TABLE_SKIPPED] = {
 		"Skipped or failed", NULL,
 		"SELECT policy, what, why FROM skip WHERE run_id = ?1" WANTED_POLICY " ORDER BY rowid",

@@ -236,5 +236,19 @@ static const char version_3[] =
 "  PRIMARY KEY (placement_id, hop, forward, step)\n"
 ") WITHOUT ROWID;\n";
 
-const char *const store_migrations[] = { version_1, version_2, version_3 };
+/* What was done to links beyond their truth. */
+static const char version_4[] =
+"CREATE TABLE disturbance /* What the testbed did to a link that neither policies nor simulations were told of. */ (\n"
+"  run_id /* -; Run. */ TEXT NOT NULL REFERENCES run(id) ON DELETE CASCADE,\n"
+"  src /* -; Region that sends. */ TEXT NOT NULL,\n"
+"  dst /* -; Region that receives. */ TEXT NOT NULL,\n"
+"  jitter_s /* s; Unscaled; 0: the link's own. */ REAL,\n"
+"  jitter_distribution /* -; Its distribution. */ TEXT,\n"
+"  loss /* 1; Fraction of packets lost; 0: the link's own. */ REAL,\n"
+"  trace /* -; File of the changes played in every cell, its text in config_text; empty: none. */ TEXT,\n"
+"  loop /* 0/1; Whether it was played again and again. */ INTEGER\n"
+");\n"
+"CREATE INDEX disturbance_run ON disturbance(run_id);\n";
+
+const char *const store_migrations[] = { version_1, version_2, version_3, version_4 };
 const int store_version = (int)ARRAY_LEN(store_migrations);

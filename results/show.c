@@ -58,7 +58,8 @@ int results_print_run_part(struct store *s, const char *given, const struct run_
 			   bool color, int width, struct bace_err *e)
 {
 	static const enum run_table shown[] = { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_LINKS,
-		TABLE_BYTES, TABLE_TCP, TABLE_SKIPPED };
+		TABLE_BYTES, TABLE_TCP, TABLE_DISTURBED,
+		TABLE_SKIPPED };
 	struct accuracy a;
 	char run[32];
 	int rc = store_find_run(s, given, run, e);

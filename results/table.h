@@ -60,7 +60,7 @@ int table_html(const struct table *t, FILE *to);
 void html_text(const char *s, FILE *to);	/* escaped */
 
 /* ---- the tables of a run ---- */
-enum run_table { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_JOBS, TABLE_LINKS, TABLE_BYTES, TABLE_TCP, TABLE_SKIPPED,
+enum run_table { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_JOBS, TABLE_LINKS, TABLE_BYTES, TABLE_TCP, TABLE_DISTURBED, TABLE_SKIPPED,
 	N_RUN_TABLES };
 int run_table(struct store *s, const char *run, const struct run_filter *f, enum run_table which,
 	      struct table *out, struct bace_err *e);

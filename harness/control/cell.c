@@ -193,6 +193,7 @@ static void over(struct cell_run *r)
 	struct bace_err e = { 0 };
 
 	cell_script_end(r);
+	cell_traces_end(r);
 	requests_cancel(r->c, r);
 	watcher_remove(r->c, &r->watcher);
 	for (int i = 0; i < r->n_ranks; i++)

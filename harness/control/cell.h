@@ -88,6 +88,13 @@ void cell_script_end(struct cell_run *r);
 /* Bytes of probes and of their answers on a link during the cell. */
 uint64_t cell_probe_bytes(const struct cell_run *r, int src, int dst);
 
+/* ---- cell_trace.c ---- */
+/* Plays the controller's traces from the ranks' first step on. */
+int cell_traces_start(struct cell_run *r, int64_t at_ns, struct bace_err *e);
+void cell_traces_end(struct cell_run *r);
+/* Does some trace lose packets where this host delays them? */
+bool cell_trace_loses(const struct cell_run *r, const struct host *h);
+
 /* ---- cell_ranks.c: in the phases of these names ---- */
 void cell_launch(struct cell_run *r);
 void cell_connect(struct cell_run *r);

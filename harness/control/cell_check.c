@@ -168,7 +168,7 @@ static void check_delay(struct cell_run *r, const struct host *h)
 	if (queue || user)
 		cell_invalid(r, SEVERITY_CAUSE, "%s: its delay queue dropped %llu packets", h->spec->name,
 			     (unsigned long long)(queue + user));
-	else if (lost && !loses_on_purpose(h))
+	else if (lost && !loses_on_purpose(h) && !cell_trace_loses(r, h))
 		cell_invalid(r, SEVERITY_CAUSE, "%s: its delay dropped %llu packets, none should be lost",
 			     h->spec->name, (unsigned long long)lost);
 	if (after->lateness_p99_ns > r->out->delay_lateness_p99_ns)

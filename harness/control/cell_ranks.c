@@ -130,6 +130,6 @@ void cell_go(struct cell_run *r)
 	for (int i = 0; i < r->n_ranks && r->phase == PHASE_RUN; i++)
 		proc_tell(&r->ranks[i].proc, json_pack("{s:s,s:I}", "cmd", "go", "at_ns",
 			  (json_int_t)(at + r->ranks[i].proc.host->offset_ns)));
-	if (r->phase == PHASE_RUN && cell_script_start(r, at, &e))
+	if (r->phase == PHASE_RUN && (cell_traces_start(r, at, &e) || cell_script_start(r, at, &e)))
 		cell_fail(r, SEVERITY_CAUSE, e.msg);
 }

@@ -215,6 +215,14 @@ struct tb_verify {		/* one directed region pair */
 /* ---- the controller ---- */
 struct controller;
 
+/* A link that changes while ranks run: played from their first step on, by the
+ * shapers of both ends, anew in every cell; then all is as planned again. */
+struct tb_trace {
+	int src, dst;			/* regions */
+	bool loop;
+	struct shape_trace points;
+};
+
 struct controller_config {
 	const char *listen_addr;
 	uint16_t port;			/* 0: any; see controller_port */
@@ -234,6 +242,8 @@ uint16_t controller_port(const struct controller *c);
 int controller_wait_hosts(struct controller *c, double timeout_s, struct bace_err *e);
 /* Sends every host its shape_spec; applied and read back when this returns 0. */
 int controller_plan(struct controller *c, struct bace_err *e);
+/* From now on, in every cell; borrowed until the controller is closed. */
+void controller_traces(struct controller *c, int n, const struct tb_trace *v);
 /* Runs one cell. -errno only if it could not be run; an invalid cell is a result.
  * -ECANCELED: see controller_config. */
 int controller_run(struct controller *c, const struct tb_cell *cell, struct tb_result *out,

@@ -105,6 +105,8 @@ struct controller {
 	struct script_run *script;	/* the one that runs */
 	struct divider *divider;
 	uint64_t probe_token;
+	int n_traces;
+	const struct tb_trace *traces;
 };
 
 bool host_ready(const struct host *h);

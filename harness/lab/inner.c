@@ -30,6 +30,8 @@ struct inner {
 	struct lab_traffic traffic;
 	struct experiment exp;
 	struct cluster scaled;
+	int n_traces;
+	struct tb_trace *traces;
 	struct lab_net net;
 	struct lab lab;
 	struct tb_topology topo;
@@ -70,6 +72,10 @@ static int load(struct inner *in, struct bace_err *e)
 	       sizeof(in->traffic.congestion_control));
 	if (cluster_scaled(&in->exp.cluster, t->scale_bytes, t->scale_time, &in->scaled))
 		return bace_fail(e, ENOMEM, "scale the cluster: out of memory");
+	lab_disturb(t, &in->scaled);
+	rc = lab_traces(&in->exp, &in->traces, &in->n_traces, e);
+	if (rc)
+		return rc;
 	return lab_net_build(&in->scaled, t->hosts_per_region, &in->net, e);
 }
 
@@ -142,6 +148,8 @@ static int start_control(struct inner *in, struct bace_err *e)
 		rc = controller_open(&(struct controller_config){ .listen_addr = LAB_MGMT_ADDR,
 			.master_key = in->key, .topo = &in->topo, .heartbeat_dead_s = 3 },
 			&in->controller, e);
+	if (!rc)
+		controller_traces(in->controller, in->n_traces, in->traces);
 	return rc;
 }
 

@@ -21,6 +21,13 @@ int cluster_scaled(const struct cluster *from, double scale_bytes, double scale_
 		   struct cluster *out);
 void cluster_scaled_free(struct cluster *c);
 
+/* ---- what is done to links that nobody is told of: pure ---- */
+/* Jitter and loss, into the links of a scaled cluster. */
+void lab_disturb(const struct testbed_spec *t, struct cluster *scaled);
+/* The traces, scaled. -EINVAL: one cannot be read, or not be played on its link. */
+int lab_traces(const struct experiment *exp, struct tb_trace **out, int *n, struct bace_err *e);
+void lab_traces_free(struct tb_trace *v, int n);
+
 /* ---- the network of a lab: pure ---- */
 struct lab_host {
 	char name[NAME_LEN];		/* "ireland-gw", "ireland-0" */

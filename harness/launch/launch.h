@@ -38,6 +38,7 @@ int launch_topology(const struct cluster *scaled, const struct lab_traffic *t, e
 
 struct launch_config {
 	const struct launch_options *o;
+	const struct experiment *exp;	/* what it disturbs; borrowed */
 	const struct cluster *cluster;	/* as in the file, unscaled; borrowed */
 	double scale_bytes, scale_time;
 	struct lab_traffic traffic;

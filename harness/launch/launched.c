@@ -11,6 +11,8 @@
 struct launched {
 	struct launch_config cfg;
 	struct cluster scaled;
+	int n_traces;
+	struct tb_trace *traces;
 	struct lab_net net;
 	struct tb_topology topo;
 	struct controller *controller;
@@ -65,6 +67,8 @@ static int open_controller(struct launched *l, struct bace_err *e)
 		rc = controller_open(&(struct controller_config){ .listen_addr = host, .port = port,
 			.master_key = l->master, .topo = &l->topo, .heartbeat_dead_s = 3,
 			.cancelled = l->cfg.cancelled, .cancel_arg = l->cfg.arg }, &l->controller, e);
+	if (!rc)
+		controller_traces(l->controller, l->n_traces, l->traces);
 	return rc;
 }
 
@@ -119,6 +123,23 @@ static int bring_up(struct launched *l, struct bace_err *e)
 	return rc;
 }
 
+/* Where several hosts share a link without a gateway, each has a part of its
+ * rate, which a trace knows nothing of. */
+static int check_traces(const struct launched *l, struct bace_err *e)
+{
+	for (int i = 0; i < l->n_traces; i++) {
+		const struct tb_trace *t = &l->traces[i];
+		int n = 0;
+
+		for (int h = 0; h < l->topo.n_hosts; h++)
+			n += l->topo.hosts[h].region == t->src && l->topo.hosts[h].shape.n_links > 0;
+		if (n > 1 && (shape_trace_sets(&t->points) & SHAPE_SET_RATE))
+			return bace_fail(e, EINVAL, "testbed.disturb: the %d hosts of %s share its links without a gateway: a "
+					 "trace of a rate needs one", n, l->topo.region_names[t->src]);
+	}
+	return 0;
+}
+
 int launched_open(const struct launch_config *cfg, struct launched **out, struct bace_err *e)
 {
 	struct launched *l = calloc(1, sizeof(*l));
@@ -131,11 +152,17 @@ int launched_open(const struct launch_config *cfg, struct launched **out, struct
 	if (!rc && cluster_scaled(cfg->cluster, cfg->scale_bytes, cfg->scale_time, &l->scaled))
 		rc = bace_fail(e, ENOMEM, "scale the cluster: out of memory");
 	if (!rc)
+		lab_disturb(&cfg->exp->testbed, &l->scaled);
+	if (!rc)
+		rc = lab_traces(cfg->exp, &l->traces, &l->n_traces, e);
+	if (!rc)
 		rc = launch_net(&l->scaled, &l->net, e);
 	if (!rc)
 		rc = launch_topology(&l->scaled, &l->cfg.traffic,
 				     cfg->backend == BACKEND_NETEM ? DELAY_NETEM : DELAY_NFQUEUE,
 				     cfg->o->allow_control_interface, &l->topo, e);
+	if (!rc)
+		rc = check_traces(l, e);
 	if (!rc)
 		rc = bring_up(l, e);
 	if (rc) {
@@ -153,6 +180,7 @@ void launched_close(struct launched *l)
 	controller_close(l->controller);
 	hands_close(l->hands);
 	lab_topology_free(&l->topo);
+	lab_traces_free(l->traces, l->n_traces);
 	lab_net_free(&l->net);
 	cluster_scaled_free(&l->scaled);
 	OPENSSL_cleanse(l->master, sizeof(l->master));

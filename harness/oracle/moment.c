@@ -55,7 +55,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Name, shape and path of one job: the name first, so that texts sort by it. */
+/* Shape and path of one job. Its name is not in it: jobs alike are measured once. */
 static char *placement_key(const struct moment *m, const struct placement *p)
 {
 	const struct job *job = &m->exp->jobs[p->job];
@@ -63,7 +63,7 @@ static char *placement_key(const struct moment *m, const struct placement *p)
 	CLEANUP_FREE char *path = placement_format(&m->exp->cluster, p);
 	char *text;
 
-	if (!path || asprintf(&text, "%s (%s, m %d, beta %d, F %.17g s, B %.17g s, A %.17g B) @ %s", job->name,
+	if (!path || asprintf(&text, "%s (m %d, beta %d, F %.17g s, B %.17g s, A %.17g B) @ %s",
 			      m->exp->models[job->model].name, j->m, job->micro_batch_size, j->fwd_s, j->bwd_s,
 			      j->boundary_bytes, path) < 0)
 		return NULL;
@@ -169,4 +169,26 @@ char *moment_key(const struct moment *m)
 	if (rc)
 		bace_buf_free(&b);
 	return rc ? NULL : b.p;
+}
+
+int moment_order(const struct moment *m, int *place)
+{
+	CLEANUP_FREE char **keys = calloc((size_t)m->n + 1, sizeof(*keys));
+	int rc = keys ? 0 : -ENOMEM;
+
+	for (int i = 0; !rc && i < m->n; i++) {
+		keys[i] = placement_key(m, m->placements[i]);
+		rc = keys[i] ? 0 : -ENOMEM;
+	}
+	for (int i = 0; !rc && i < m->n; i++) {
+		place[i] = 0;
+		for (int k = 0; k < m->n; k++) {
+			int order = strcmp(keys[k], keys[i]);
+
+			place[i] += order < 0 || (!order && k < i);
+		}
+	}
+	for (int i = 0; keys && i < m->n; i++)
+		free(keys[i]);
+	return rc;
 }

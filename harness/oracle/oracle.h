@@ -79,10 +79,13 @@ int moment_hops(const struct moment *m, int which, struct hop_cost *fwd, struct 
 /* The same and one more, from the last stage to the first: arrays of n_gpus. */
 int moment_hops_wrapped(const struct moment *m, int which, struct hop_cost *fwd, struct hop_cost *rev);
 
-/* Canonical key of a moment: equal moments, equal text, whatever the order of
- * jobs and regions. "JOB (MODEL, m, beta, F, B, A) @ PATH; ..." in order of the
- * jobs' names, then " | " and the regions used, " | " and the links used, with
- * what is true of them. malloc'd; NULL: out of memory. */
+/* Canonical key of a moment: equal moments, equal text, whatever the order and
+ * the names of the jobs. "MODEL (m, beta, F, B, A) @ PATH; ..." sorted, then " | "
+ * and the regions used, " | " and the links used, with what is true of them.
+ * malloc'd; NULL: out of memory. */
 char *moment_key(const struct moment *m);
+/* Where each placement stands in the key; of those that are alike, in the moment's
+ * order. place: [n]. -ENOMEM. */
+int moment_order(const struct moment *m, int *place);
 
 #endif

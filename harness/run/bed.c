@@ -90,7 +90,7 @@ static int open_hosts(const struct bed_config *cfg, struct bed *b, struct bace_e
 {
 	const struct testbed_config *t = &cfg->lab;
 	struct launched *l = NULL;
-	int rc = launched_open(&(struct launch_config){ .o = cfg->launch, .cluster = &cfg->exp->cluster,
+	int rc = launched_open(&(struct launch_config){ .o = cfg->launch, .exp = cfg->exp, .cluster = &cfg->exp->cluster,
 		.scale_bytes = cfg->exp->testbed.scale_bytes, .scale_time = cfg->exp->testbed.scale_time,
 		.traffic = t->traffic, .backend = t->backend, .on_progress = t->on_progress,
 		.cancelled = t->cancelled, .arg = t->arg }, &l, e);

@@ -25,6 +25,7 @@ void groups_free(struct group *g, int n)
 	for (int i = 0; g && i < n; i++) {
 		free(g[i].which);
 		free(g[i].placements);
+		free(g[i].place);
 		free(g[i].key);
 	}
 	free(g);
@@ -37,7 +38,8 @@ static int group_collect(const struct moment *m, int first, bool *taken, struct 
 
 	g->which = calloc((size_t)m->n, sizeof(*g->which));
 	g->placements = calloc((size_t)m->n, sizeof(*g->placements));
-	if (!g->which || !g->placements)
+	g->place = calloc((size_t)m->n, sizeof(*g->place));
+	if (!g->which || !g->placements || !g->place)
 		return -ENOMEM;
 	g->which[g->n++] = first;
 	taken[first] = true;
@@ -56,7 +58,7 @@ static int group_collect(const struct moment *m, int first, bool *taken, struct 
 	sub.n = g->n;
 	sub.placements = g->placements;
 	g->key = moment_key(&sub);
-	return g->key ? 0 : -ENOMEM;
+	return g->key ? moment_order(&sub, g->place) : -ENOMEM;
 }
 
 int groups_of(const struct moment *m, struct group **out, struct bace_err *e)

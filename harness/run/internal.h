@@ -8,7 +8,6 @@
 
 /* What was measured of one placement. */
 struct measured_job {
-	int job;
 	double median_s, p95_s, first_s, compute_s, busy;
 	int n_steps;
 	double *step_s;
@@ -20,7 +19,7 @@ struct measured_moment {
 	bool valid;
 	char why[256];
 	int n;
-	struct measured_job *jobs;	/* in order of job name */
+	struct measured_job *jobs;	/* in order of the key */
 };
 
 struct run {
@@ -41,6 +40,7 @@ struct run {
 	struct measured_moment *moments;
 	uint8_t *used;			/* [n_regions^2]: some placement crosses this link */
 	int n_bad;			/* invalid cells, failed policies */
+	int n_unfinished;		/* simulations in which some job never finished */
 	int n_cells;			/* run on the testbed */
 	int cells_expected;
 };
@@ -52,6 +52,7 @@ struct group {
 	int n;
 	int *which;			/* indices into the moment */
 	const struct placement **placements;
+	int *place;			/* [n] where each stands in the key */
 	char *key;
 };
 void groups_free(struct group *g, int n);
@@ -77,6 +78,12 @@ const struct measured_moment *measured_find(const struct run *r, const char *key
 /* ---- rows; each is a transaction of its own ---- */
 int record_truth(struct run *r, struct bace_err *e);
 int record_verify(struct run *r, int n, const struct tb_verify *v, struct bace_err *e);
+/* ---- disturb.c ---- */
+int disturb_check(const struct experiment *exp, struct bace_err *e);
+/* NULL: that link is as planned. */
+const struct disturbance *disturbance_of(const struct experiment *exp, int src, int dst);
+int record_disturbances(struct run *r, struct bace_err *e);
+
 int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e);
 int record_skip(struct run *r, const char *policy, const char *what, const char *why,
 		struct bace_err *e);
@@ -85,20 +92,12 @@ struct moment_rows {
 	const struct moment *moment;
 	int n;
 	const int *which;		/* [n] indices into the moment, the cell and the estimates */
+	const int *place;		/* [n] and into what was measured */
 	const struct measured_moment *measured;
 	const struct step_estimate *closed_form, *event_sim;
 	const struct tb_cell *cell;
 	const struct tb_result *result;
 };
 int record_moment(struct run *r, const struct moment_rows *rows, struct bace_err *e);
-
-/* index of the job in mm->jobs, or -1 */
-static inline int measured_index(const struct measured_moment *mm, int job)
-{
-	for (int i = 0; i < mm->n; i++)
-		if (mm->jobs[i].job == job)
-			return i;
-	return -1;
-}
 
 #endif

@@ -38,15 +38,7 @@ const struct measured_moment *measured_find(const struct run *r, const char *key
 	return NULL;
 }
 
-static int by_job_name(const void *a, const void *b, void *arg)
-{
-	const struct experiment *exp = arg;
-
-	return strcmp(exp->jobs[((const struct measured_job *)a)->job].name,
-		      exp->jobs[((const struct measured_job *)b)->job].name);
-}
-
-static int moment_new(const struct run *r, const struct group *g, struct measured_moment *out)
+static int moment_new(const struct group *g, struct measured_moment *out)
 {
 	*out = (struct measured_moment){ .n = g->n, .key = strdup(g->key) };
 	out->jobs = calloc((size_t)g->n + 1, sizeof(*out->jobs));
@@ -54,9 +46,6 @@ static int moment_new(const struct run *r, const struct group *g, struct measure
 		moment_free(out);
 		return -ENOMEM;
 	}
-	for (int i = 0; i < g->n; i++)
-		out->jobs[i].job = g->placements[i]->job;
-	qsort_r(out->jobs, (size_t)g->n, sizeof(*out->jobs), by_job_name, (void *)r->exp);
 	return 0;
 }
 
@@ -66,7 +55,7 @@ static int take_result(const struct run *r, const struct group *g, const struct 
 	mm->valid = res->valid;
 	snprintf(mm->why, sizeof(mm->why), "%s", res->invalid_why);
 	for (int i = 0; res->valid && i < g->n; i++) {
-		struct measured_job *j = &mm->jobs[measured_index(mm, g->placements[i]->job)];
+		struct measured_job *j = &mm->jobs[g->place[i]];
 		struct cell_steps s;
 		int rc = cell_steps_of(cell, res, g->which[i], r->exp->testbed.scale_time, &s, e);
 
@@ -90,11 +79,11 @@ static int keep_group(struct measured *o, const struct moment *m, const struct g
 	struct measured_moment mm;
 	int rc;
 
-	if (moment_new(r, g, &mm))
+	if (moment_new(g, &mm))
 		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
 	rc = take_result(r, g, cell, res, &mm, e);
 	if (!rc)
-		rc = record_moment(r, &(struct moment_rows){ m, g->n, g->which, &mm, o->closed_form,
+		rc = record_moment(r, &(struct moment_rows){ m, g->n, g->which, g->place, &mm, o->closed_form,
 				   o->event_sim, cell, res }, e);
 	if (!rc && BACE_PUSH(r->moments, r->n_moments, r->cap_moments, mm))
 		rc = bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
@@ -166,7 +155,7 @@ static int from_store(struct run *r, const struct group *g, struct bace_err *e)
 	rc = store_find_moment(r->store, r->settings, g->key, g->n, median, busy, e);
 	if (rc <= 0)
 		return rc;
-	if (moment_new(r, g, &mm))
+	if (moment_new(g, &mm))
 		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", g->n);
 	mm.valid = true;
 	for (int i = 0; i < g->n; i++) {
@@ -208,7 +197,7 @@ static int record_known(struct measured *o, const struct moment *m, const struct
 	int rc = 0;
 
 	for (int i = 0; !rc && i < n; i++)
-		rc = record_moment(o->run, &(struct moment_rows){ m, g[i].n, g[i].which,
+		rc = record_moment(o->run, &(struct moment_rows){ m, g[i].n, g[i].which, g[i].place,
 				   measured_find(o->run, g[i].key), o->closed_form, o->event_sim, NULL,
 				   NULL }, e);
 	return rc;
@@ -233,8 +222,7 @@ static int measured_step_times(struct oracle *base, const struct moment *m,
 		const struct measured_moment *mm = measured_find(o->run, g[i].key);
 
 		for (int k = 0; k < g[i].n; k++) {
-			const struct measured_job *j =
-				&mm->jobs[measured_index(mm, g[i].placements[k]->job)];
+			const struct measured_job *j = &mm->jobs[g[i].place[k]];
 
 			out[g[i].which[k]] = (struct step_estimate){ .step_s = j->median_s,
 								     .busy = j->busy };

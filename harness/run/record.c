@@ -242,11 +242,11 @@ static int add_sim_ops(struct run *r, int64_t id, const struct moment *m, int wh
 }
 
 static int add_placement(struct run *r, const struct moment *m, int which,
-			 const struct measured_moment *mm, double closed_form_s,
+			 const struct measured_moment *mm, int place, double closed_form_s,
 			 double event_sim_s, int64_t *id, struct bace_err *e)
 {
 	const struct placement *p = m->placements[which];
-	const struct measured_job *j = &mm->jobs[measured_index(mm, p->job)];
+	const struct measured_job *j = &mm->jobs[place];
 	CLEANUP_FREE char *text = placement_format(&r->exp->cluster, p);
 	bool ok = mm->valid;
 
@@ -282,7 +282,7 @@ int record_moment(struct run *r, const struct moment_rows *v, struct bace_err *e
 		int i = v->which[k];
 		int64_t id;
 
-		rc = add_placement(r, v->moment, i, v->measured, v->closed_form[i].step_s,
+		rc = add_placement(r, v->moment, i, v->measured, v->place[k], v->closed_form[i].step_s,
 				   v->event_sim[i].step_s, &id, e);
 		if (!rc && v->cell)
 			rc = add_steps(r, id, v->cell, v->result, i, e);

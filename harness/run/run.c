@@ -40,6 +40,25 @@ static void note_used(void *arg, double now_s, const struct placement *p, double
 	}
 }
 
+/* A run in which a job never finished is no result, and says so. */
+static int note_unfinished(struct run *r, const struct cluster_result *res, struct bace_err *e)
+{
+	char what[160], why[256] = "";
+	size_t used = 0;
+
+	if (res->n_finished == res->n)
+		return 0;
+	for (int i = 0; i < res->n && used < sizeof(why); i++)
+		if (!res->jobs[i].finished)
+			used += (size_t)snprintf(why + used, sizeof(why) - used, "%s%s%s", used ? "; " : "",
+				r->exp->jobs[res->jobs[i].job].name, isfinite(res->jobs[i].start_s) ?
+				" never ended" : " was never placed");
+	snprintf(what, sizeof(what), "%s: %d of %d jobs did not finish", r->oracle, res->n - res->n_finished, res->n);
+	run_progress(r, "%s by %s: %s", r->policy, what, why);
+	r->n_unfinished++;
+	return record_skip(r, r->policy, what, why, e);
+}
+
 static int simulate(struct run *r, const struct policy_spec *spec, struct oracle *o,
 		    struct bace_err *e)
 {
@@ -56,6 +75,8 @@ static int simulate(struct run *r, const struct policy_spec *spec, struct oracle
 		.arg = r }, &res, e);
 	if (!rc)
 		rc = record_outcomes(r, &res, e);
+	if (!rc)
+		rc = note_unfinished(r, &res, e);
 	cluster_result_free(&res);
 	policy_destroy(policy);
 	return rc;
@@ -149,8 +170,15 @@ static int judge_link(struct run *r, const struct tb_verify *v, struct bace_err 
 	char what[128], why[160];
 
 	double off_s = fabs(v->rtt_median_s - v->planned_rtt_s);
+	const struct disturbance *there = disturbance_of(r->exp, v->src, v->dst);
+	const struct disturbance *back = disturbance_of(r->exp, v->dst, v->src);
+	double jitter_s = (double)((there ? there->jitter_ns : 0) + (back ? back->jitter_ns : 0)) / 1e9 *
+			  r->exp->testbed.scale_time;
+	bool lossy = (there && there->loss > 0) || (back && back->loss > 0);
 
-	if ((fabs(rtt) <= RTT_TOLERANCE || off_s <= RTT_TOLERANCE_S) && fabs(rate) <= GOODPUT_TOLERANCE)
+	/* What is disturbed on purpose is as planned within that. */
+	if ((fabs(rtt) <= RTT_TOLERANCE || off_s <= RTT_TOLERANCE_S + jitter_s) &&
+	    (fabs(rate) <= GOODPUT_TOLERANCE || lossy || jitter_s > 0))
 		return 0;
 	snprintf(what, sizeof(what), "link %.40s to %.40s", reg[v->src].name, reg[v->dst].name);
 	snprintf(why, sizeof(why), "out of tolerance: RTT %+.1f %%, goodput %+.1f %%", 100 * rtt,
@@ -240,9 +268,10 @@ static int prepare(struct run *r, struct bace_err *e)
 		return rc;
 	traffic_of(exp, &r->models, &r->traffic);
 	rc = check_message_sizes(exp, &r->traffic, e);
-	if (rc)
-		return rc;
-	rc = choose_backend(r, e);
+	if (!rc)
+		rc = disturb_check(exp, e);
+	if (!rc)
+		rc = choose_backend(r, e);
 	if (rc)
 		return rc;
 	r->settings = settings_text(r);
@@ -260,6 +289,8 @@ int run_check(const struct experiment *exp, struct bace_err *e)
 		return rc;
 	traffic_of(exp, &models, &traffic);
 	rc = check_message_sizes(exp, &traffic, e);
+	if (!rc)
+		rc = disturb_check(exp, e);
 	job_models_free(&models);
 	return rc;
 }
@@ -308,7 +339,8 @@ static int begin(struct run *r, struct bace_err *e)
 	if (rc)
 		return rc;
 	run_progress(r, "run %s, store %s", r->id, r->o->store_path);
-	return record_truth(r, e);
+	rc = record_truth(r, e);
+	return rc ? rc : record_disturbances(r, e);
 }
 
 static int simulate_counting(struct run *r, struct bace_err *e)
@@ -360,6 +392,9 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 		rc = begin(&r, e);
 	if (!rc)
 		rc = execute(&r, e);
+	if (!rc && r.n_unfinished && !r.n_bad)
+		rc = bace_fail(e, EBADMSG, "jobs did not finish under %d of the policies and oracles; see `bace show %s'",
+			       r.n_unfinished, r.id);
 	if (!rc && r.n_bad)
 		rc = bace_fail(e, EBADMSG, "%d of the cells, links or policies failed; see `bace show %s'",
 			       r.n_bad, r.id);
