@@ -116,7 +116,7 @@ int execute(const struct cmd_globals *g, struct execution *x, struct experiment 
 	catch_signals();
 	rc = store ? run_experiment(exp, &x->o, id, &e) : bace_fail(&e, ENOMEM, "out of memory");
 	live_end(&live);
-	if (id[0] && (!rc || rc == -EBADMSG))
+	if (id[0] && (!rc || rc == -EBADMSG || rc == -ENOTEMPTY))
 		shown = present(g, x, id);
 	if (rc)
 		return cmd_error(x->command, exit_code(rc), "%s", e.msg);

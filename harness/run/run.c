@@ -393,7 +393,7 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 	if (!rc)
 		rc = execute(&r, e);
 	if (!rc && r.n_unfinished && !r.n_bad)
-		rc = bace_fail(e, EBADMSG, "jobs did not finish under %d of the policies and oracles; see `bace show %s'",
+		rc = bace_fail(e, ENOTEMPTY, "jobs did not finish under %d of the policies and oracles; see `bace show %s'",
 			       r.n_unfinished, r.id);
 	if (!rc && r.n_bad)
 		rc = bace_fail(e, EBADMSG, "%d of the cells, links or policies failed; see `bace show %s'",
