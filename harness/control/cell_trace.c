@@ -37,7 +37,7 @@ static int part_of(const struct shape_trace *t, unsigned sets, struct shape_trac
 static void on_playing(void *arg, struct host *h, const json_t *reply, const struct bace_err *err)
 {
 	struct cell_run *r = arg;
-	char why[300];
+	char why[600];
 
 	if (!err || r->phase >= PHASE_STOP)
 		return;
