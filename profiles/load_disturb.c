@@ -102,10 +102,11 @@ static bool add(struct testbed_spec *t, const struct disturbance *d)
 	if (!v)
 		return false;
 	t->disturb = v;
-	v[t->n_disturb] = *d;
-	v[t->n_disturb].trace = d->trace ? strdup(d->trace) : NULL;
-	v[t->n_disturb].trace_path = d->trace_path ? strdup(d->trace_path) : NULL;
-	return (!d->trace || v[t->n_disturb].trace) && (!d->trace_path || v[t->n_disturb++].trace_path);
+	v += t->n_disturb++;
+	*v = *d;
+	v->trace = d->trace ? strdup(d->trace) : NULL;
+	v->trace_path = d->trace_path ? strdup(d->trace_path) : NULL;
+	return (!d->trace || v->trace) && (!d->trace_path || v->trace_path);
 }
 
 struct reading {

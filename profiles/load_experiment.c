@@ -134,7 +134,7 @@ static void load_root(struct cfg_loader *l, config_setting_t *root, struct exper
 		cfg_error(config_setting_get_member(testbed, "socket_buffer"),
 			  "must not be given with overlap = false");
 	load_parts(l, root, e);
-	if (e->cluster.n_regions && e->cluster.links)
+	if (testbed && e->cluster.n_regions && e->cluster.links)
 		load_disturb(config_setting_get_member(testbed, "disturb"), &e->cluster, &e->testbed);
 }
 

@@ -7,6 +7,7 @@
 
 #include "harness/cmd/cmd.h"
 #include "harness/policy/policy.h"
+#include "harness/run/run.h"
 
 /* ---- what the profiles cannot know: policies by name ---- */
 
@@ -261,6 +262,9 @@ static int check(const char *path, bool json, struct checking *c)
 	if (rc)
 		return cmd_error(&cmd_check, rc == -EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED,
 				 "%s: %s", path, err.msg);
+	/* What `bace run' would refuse before it begins. */
+	if (c->e.oracle_measured && run_check(&c->e, &err))
+		return cmd_error(&cmd_check, err.errnum == EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, "%s", err.msg);
 	add_notes(&c->e, &c->m, &c->notes);
 	if (!json)
 		print_summary(&c->e, &c->m, &c->notes);

@@ -215,7 +215,7 @@ int check_message_sizes(const struct experiment *exp, const struct lab_traffic *
 		if (c->links[i].present && (double)t->min_message_bytes < least)
 			return bace_fail(e, EINVAL, "%s: testbed.scale.bytes = %g: the smallest message is "
 				"%llu bytes, link %s to %s (%.3g Mbit/s scaled) needs %.0f or more to be "
-				"timed well: raise scale.bytes", exp->path, exp->testbed.scale_bytes,
+				"timed well: raise scale.bytes or scale.time", exp->path, exp->testbed.scale_bytes,
 				(unsigned long long)t->min_message_bytes,
 				c->regions[i / c->n_regions].name, c->regions[i % c->n_regions].name,
 				rate / 1e6, least);

@@ -29,7 +29,7 @@ int policy_decide(struct policy *p, const struct view *v, const struct queue *q,
 	if (v->exp->cluster.n_regions > 1)
 		p->last_reserved = v->reserved_bps[1];
 	if (v->exp->cluster.n_regions > 2)
-		p->last_back = p->seen_back[p->calls < 8 ? p->calls : 7] = v->reserved_bps[2];
+		p->last_back = p->seen_back[p->calls <= 8 ? p->calls - 1 : 7] = v->reserved_bps[2];
 	for (int i = 0; i < p->n; i++) {
 		const struct placement_part *s = p->script[i].parts;
 		int n = p->script[i].n_parts, gpus = 0;
