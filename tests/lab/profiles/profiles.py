@@ -43,7 +43,9 @@ def attempt(bace, profiles, name, directory):
     if p.returncode != 0:
         return p.stderr[-2000:]
     rows = json.loads(p.stdout)["placements"]
-    assert rows and all(r["valid"] for r in rows), rows
+    # A cell that the machine was too busy for is run again.
+    assert rows and {r["job"] for r in rows} == {r["job"] for r in rows if r["valid"]}, rows
+    rows = [r for r in rows if r["valid"]]
     assert any(">" in r["placement"] for r in rows), "no placement crossed a link"
     worst = max(abs(r["measured_median_s"] / r["event_sim_s"] - 1) for r in rows)
     print(f"{name}: {len(rows)} placements, worst error {worst:.2%}", flush=True)
