@@ -23,7 +23,7 @@ struct command {
 	int (*run)(const struct cmd_globals *g, int argc, char **argv);
 };
 
-extern const struct command cmd_run, cmd_fidelity, cmd_p2p, cmd_check, cmd_pipeline, cmd_trace_gen, cmd_sim, cmd_merge,
+extern const struct command cmd_run, cmd_fidelity, cmd_p2p, cmd_allreduce, cmd_probe, cmd_check, cmd_pipeline, cmd_trace_gen, cmd_sim, cmd_merge,
 	cmd_claims, cmd_policies, cmd_runs, cmd_show, cmd_report, cmd_export, cmd_trace,
 	cmd_compare, cmd_store, cmd_doctor, cmd_keygen, cmd_shape, cmd_overhead, cmd_diff, cmd_rerun, cmd_init, cmd_robust;
 extern const struct command cmd_lab_inner, cmd_lab_uml, cmd_lab_guest;	/* hidden */

@@ -113,6 +113,21 @@ static int take_option(struct args *a, int c)
 		return number_list(optarg, 1, 1000000, &a->o.sample, &n) || n != 1 ?
 			cmd_misuse(&cmd_fidelity, "--sample %s: must be 1 or more", optarg) : 0;
 	}
+	case 'r': {
+		int n;
+
+		return number_list(optarg, 1, FIDELITY_STAGES_MAX / 2, &a->o.replicas, &n) || n != 1 ?
+			cmd_misuse(&cmd_fidelity, "--replicas %s: must be 1 to %d", optarg, FIDELITY_STAGES_MAX / 2) : 0;
+	}
+	case 'g': {
+		struct bace_err e;
+		uint64_t v;
+
+		if (bace_parse_size_bytes(optarg, &v, &e) || !v)
+			return cmd_misuse(&cmd_fidelity, "--gradient %s: must be a size with a unit", optarg);
+		a->o.gradient_bytes = (double)v;
+		return 0;
+	}
 	case 't': {
 		int n;
 
@@ -136,6 +151,7 @@ static int parse(struct args *a, int argc, char **argv)
 	static const struct option options[] = {
 		{ "backend", 1, NULL, 'b' }, { "schedules", 1, NULL, 's' }, { "stages", 1, NULL, 'p' },
 		{ "micro-batches", 1, NULL, 'm' }, { "sample", 1, NULL, 'n' }, { "tries", 1, NULL, 't' }, { "curve", 0, NULL, 'c' },
+		{ "replicas", 1, NULL, 'r' }, { "gradient", 1, NULL, 'g' },
 		{ "no-overlap", 0, NULL, 'x' }, { "median", 1, NULL, 'M' }, { "worst", 1, NULL, 'W' }, { 0 } };
 	int c;
 
@@ -144,6 +160,7 @@ static int parse(struct args *a, int argc, char **argv)
 	number_list("4,8,16", 1, 16, a->micro_batches, &a->o.n_micro_batches);
 	a->o.overlap = true;
 	a->o.tries = 3;
+	a->o.replicas = 1;
 	optind = 1;
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		int rc = take_option(a, c);
@@ -234,6 +251,7 @@ const struct command cmd_fidelity = {
 	.summary = "pipelines with one slow hop, measured and simulated",
 	.usage = "bace fidelity [EXPERIMENT.cfg] [--schedules S,S,...] [--stages P,P,...]\n"
 		 "           [--micro-batches M,M,...] [--curve] [--no-overlap] [--sample N]\n"
+		 "           [--replicas D] [--gradient SIZE]\n"
 		 "           [--tries N] [--backend auto|netem|nfqueue|uml] [--median PERCENT] [--worst PERCENT]\n\n"
 		 "Runs pipelines whose hops are alike but for one, and sets measured step times\n"
 		 "beside the event simulation: every schedule, number of stages and of micro-batches,\n"
@@ -246,6 +264,9 @@ const struct command cmd_fidelity = {
 		 "  --micro-batches  4,8,16; interleaved-1f1b only where it is a multiple of the stages\n"
 		 "  --curve          the slow hop in the middle, with all latencies that there are\n"
 		 "  --no-overlap     a stage does not compute while its message leaves\n"
+		 "  --replicas       so many pipelines that sum their gradients at the end of a step, each\n"
+		 "                   stage over a ring of near hops (default 1); the slow hop is the first's\n"
+		 "  --gradient       of a stage (default: the model's parameters of a layer)\n"
 		 "  --sample         so many points, evenly from all\n"
 		 "  --tries          of a cell that the machine was too busy for (default 3)\n"
 		 "  --median         largest median error (default 3, in User-Mode Linux 5)\n"

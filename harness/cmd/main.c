@@ -18,6 +18,8 @@ static const struct command *const commands[] = {
 	&cmd_pipeline,
 	&cmd_fidelity,
 	&cmd_p2p,
+	&cmd_allreduce,
+	&cmd_probe,
 	&cmd_trace_gen,
 	&cmd_policies,
 	&cmd_runs,

@@ -2,62 +2,20 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "harness/cmd/cmd.h"
+#include "harness/cmd/micro.h"
 #include "harness/run/run.h"
 #include "workloads/worker/worker.h"
-
-#define SIZES_MAX 64
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-	interrupted = 1;
-}
-
-static bool is_cancelled(void *arg)
-{
-	return interrupted;
-}
 
 struct args {
 	const char *experiment, *from, *to;
 	struct p2p_options o;
-	uint64_t sizes[SIZES_MAX];
+	uint64_t sizes[MICRO_SIZES_MAX];
 };
 
 static int take_sizes(struct args *a, const char *text)
 {
-	CLEANUP_FREE char *copy = strdup(text);
-	char *at = copy, *word;
-
-	for (a->o.n_sizes = 0; (word = strsep(&at, ","));) {
-		struct bace_err e;
-		uint64_t v;
-
-		if (a->o.n_sizes == SIZES_MAX || bace_parse_size_bytes(word, &v, &e) || v < WORKER_MESSAGE_MIN ||
-		    v > WORKER_MESSAGE_MAX)
-			return cmd_misuse(&cmd_p2p, "--sizes %s: must be sizes with a unit, with commas between, 64 B to "
-					  "4 GiB", text);
-		a->sizes[a->o.n_sizes++] = v;
-	}
-	return 0;
-}
-
-static int take_backend(struct args *a, const char *name)
-{
-	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
-		if (strcmp(backend_name((enum backend_kind)b), name))
-			continue;
-		a->o.has_backend = true;
-		a->o.backend = (enum backend_kind)b;
-		return 0;
-	}
-	return cmd_misuse(&cmd_p2p, "--backend %s: must be auto, netem, nfqueue or uml", name);
+	return micro_sizes(&cmd_p2p, text, WORKER_MESSAGE_MIN, WORKER_MESSAGE_MAX, a->sizes, &a->o.n_sizes);
 }
 
 static int parse(struct args *a, int argc, char **argv)
@@ -70,7 +28,7 @@ static int parse(struct args *a, int argc, char **argv)
 	optind = 1;
 	while (!rc && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
-		case 'b': rc = take_backend(a, optarg); break;
+		case 'b': rc = micro_backend(&cmd_p2p, optarg, &a->o.backend); a->o.has_backend = true; break;
 		case 'f': a->from = optarg; break;
 		case 't': a->to = optarg; break;
 		case 's': rc = take_sizes(a, optarg); break;
@@ -84,18 +42,10 @@ static int parse(struct args *a, int argc, char **argv)
 	return rc;
 }
 
-static int find_region(const struct cluster *c, const char *name, int otherwise)
-{
-	for (int i = 0; name && i < c->n_regions; i++)
-		if (!strcmp(c->regions[i].name, name))
-			return i;
-	return name ? -1 : otherwise;
-}
-
 static int choose_regions(struct args *a, const struct experiment *exp)
 {
-	a->o.src = find_region(&exp->cluster, a->from, 0);
-	a->o.dst = find_region(&exp->cluster, a->to, a->o.src ? 0 : 1);
+	a->o.src = a->from ? micro_region(exp, a->from) : 0;
+	a->o.dst = a->to ? micro_region(exp, a->to) : a->o.src ? 0 : 1;
 	if (exp->cluster.n_regions < 2)
 		return cmd_error(&cmd_p2p, BACE_EXIT_INPUT, "%s: cluster %s has one region", exp->path, exp->cluster.name);
 	if (a->o.src < 0 || a->o.dst < 0)
@@ -143,42 +93,22 @@ static int print_json(const struct p2p *p, const struct experiment *exp, const s
 	return rc ? cmd_error(&cmd_p2p, BACE_EXIT_FAILED, "out of memory") : BACE_EXIT_OK;
 }
 
-static int load(const char *path, struct experiment *exp)
-{
-	struct bace_diags d = { 0 };
-	struct bace_err e = { 0 };
-	int rc = experiment_load(path, exp, &d, &e);
-
-	if (!rc)
-		return 0;
-	bace_diags_print(&d, stderr);
-	if (!d.n)
-		cmd_error(&cmd_p2p, 0, "%s", e.msg);
-	bace_diags_free(&d);
-	return BACE_EXIT_INPUT;
-}
-
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
-	struct sigaction act = { .sa_handler = on_signal };
-	struct args a = { .o.self = g->self, .o.cancelled = is_cancelled };
+	struct args a = { .o.self = g->self, .o.cancelled = micro_cancelled };
 	struct experiment exp;
 	struct p2p p = { 0 };
 	struct bace_err e = { 0 };
 	int rc = parse(&a, argc, argv);
 
 	if (!rc)
-		rc = load(a.experiment, &exp);
+		rc = load_experiment(&cmd_p2p, a.experiment, &exp);
 	if (rc)
 		return rc;
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGHUP, &act, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	micro_catch_signals();
 	rc = choose_regions(&a, &exp);
 	if (!rc && (rc = p2p_run(&exp, &a.o, &p, &e)))
-		rc = cmd_error(&cmd_p2p, rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV :
-			       BACE_EXIT_FAILED, "%s", e.msg);
+		rc = cmd_error(&cmd_p2p, micro_exit_code(rc), "%s", e.msg);
 	else if (!rc && g->json)
 		rc = print_json(&p, &exp, &a);
 	else if (!rc)

@@ -24,6 +24,7 @@ struct cell_hop {			/* per job and hop */
 struct cell_job {
 	int *rank_of_stage;
 	struct cell_hop *hops;
+	struct cell_hop *rings;		/* [n_stages], from here; NULL: no replicas */
 	char nccl_id[257];		/* as its first stage said it; "": not yet, or not wanted */
 };
 
@@ -62,7 +63,12 @@ int cell_ranks_build(struct cell_run *r, struct bace_err *e);
 void cell_ranks_free(struct cell_run *r);
 json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k);
 json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k);
-/* Do the job's ranks read one clock? */
+/* The job of the next replica; of one alone, itself. */
+int cell_next_replica(const struct cell_run *r, int job);
+/* The hop, or ring, of that number that the rank connects, or (listens) listens
+ * at; NULL: none. */
+struct cell_hop *cell_hop_at(const struct cell_run *r, const struct cell_rank *k, int number, bool listens);
+/* Do the job's ranks, of all replicas, read one clock? */
 bool cell_shares_clock(const struct cell_run *r, int job);
 /* Gateways of regions that exchange traffic, and hosts with ranks. */
 void cell_mark_needed(struct cell_run *r);

@@ -223,7 +223,7 @@ static void check_holds(struct cell_run *r, int job)
 		const struct tb_hop *h;
 		double planned;
 
-		if (o->job != job || o->step < 0 || o->kind < TB_RECV_ACTIVATION)
+		if (o->job != job || o->step < 0 || o->kind < TB_RECV_ACTIVATION || o->kind > TB_RECV_GRADIENT)
 			continue;
 		h = hop_of(j, o);
 		if (h->local)

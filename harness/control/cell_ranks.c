@@ -20,12 +20,11 @@ static void rank_launched(struct proc *p, const json_t *answer)
 static int take_port(struct cell_rank *k, const json_t *line, struct bace_err *e)
 {
 	struct wire_reader rd = { .obj = line, .what = k->proc.what, .e = e };
-	int hop = (int)wire_read_int(&rd, "hop", 0, k->run->cell->jobs[k->job].n_stages - 1);
+	int hop = (int)wire_read_int(&rd, "hop", 0, 2 * k->run->cell->jobs[k->job].n_stages - 1);
 	int port = (int)wire_read_int(&rd, "port", 1, 65535);
-	struct cell_hop *h = rd.rc ? NULL : &k->run->jobs[k->job].hops[hop];
+	struct cell_hop *h = rd.rc ? NULL : cell_hop_at(k->run, k, hop, true);
 
-	if (!rd.rc && (hop > tb_hops(&k->run->cell->jobs[k->job]) - 1 || &k->run->ranks[h->to] != k ||
-		       h->from == h->to || h->port))
+	if (!rd.rc && (!h || h->port))
 		return bace_fail(e, EPROTO, "%s: listens for hop %d, which is not its own", k->proc.what, hop);
 	if (rd.rc)
 		return rd.rc;

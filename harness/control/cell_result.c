@@ -77,6 +77,13 @@ static int take_steps(struct cell_run *r, struct cell_rank *k, const json_t *a, 
 	return 0;
 }
 
+static bool known_op(const struct tb_job *j, json_int_t kind, json_int_t micro_batch)
+{
+	if (kind == TB_RECV_REDUCE)
+		return j->rings && micro_batch >= 0 && micro_batch < 2 * (j->replicas - 1);
+	return kind >= TB_FORWARD && kind <= TB_RECV_GRADIENT && micro_batch >= 0 && micro_batch < j->micro_batches;
+}
+
 static int take_ops(struct cell_run *r, struct cell_rank *k, const json_t *a, struct bace_err *e)
 {
 	size_t n = (size_t)r->out->n_ops;
@@ -86,8 +93,7 @@ static int take_ops(struct cell_run *r, struct cell_rank *k, const json_t *a, st
 		int64_t off = k->proc.host->offset_ns;
 
 		if (!read_row(json_array_get(a, i), v, 7) || !own_stage(r, k, v[0]) || !known_step(r, v[1]) ||
-		    v[2] < 0 || v[2] >= r->cell->jobs[k->job].micro_batches || v[3] < TB_FORWARD ||
-		    v[3] > TB_RECV_GRADIENT)
+		    !known_op(&r->cell->jobs[k->job], v[3], v[2]))
 			return malformed(k, "operation", i, e);
 		if (BACE_PUSH(r->out->ops, n, r->cap_ops, ((struct tb_op){ .job = k->job,
 			.stage = (int32_t)v[0], .step = (int32_t)v[1], .micro_batch = (int32_t)v[2],
@@ -129,9 +135,10 @@ static int take_flow(struct cell_run *r, struct cell_rank *k, const json_t *j, s
 	const struct tb_job *job = &r->cell->jobs[k->job];
 	struct wire_reader rd = { .obj = j, .what = k->proc.what, .e = e };
 	struct tb_flow f = { .job = k->job };
+	const struct cell_hop *hop;
 	size_t n = (size_t)r->out->n_flows;
 
-	f.hop = (int32_t)wire_read_int(&rd, "hop", 0, job->n_stages);
+	f.hop = (int32_t)wire_read_int(&rd, "hop", 0, 2 * job->n_stages);
 	f.forward = wire_read_bool(&rd, "forward");
 	f.payload_bytes = wire_read_u64(&rd, "payload_bytes", INT64_MAX);
 	f.wire_bytes = wire_read_u64(&rd, "wire_bytes", INT64_MAX);
@@ -141,13 +148,11 @@ static int take_flow(struct cell_run *r, struct cell_rank *k, const json_t *j, s
 	wire_read_copy(&rd, "congestion_control", f.congestion_control, sizeof(f.congestion_control));
 	if (rd.rc)
 		return rd.rc;
-	if (f.hop >= tb_hops(job) ||
-	    k->proc.rank != (f.forward ? r->jobs[k->job].hops[f.hop].from : r->jobs[k->job].hops[f.hop].to))
+	hop = cell_hop_at(r, k, f.hop, !f.forward);
+	if (!hop)
 		return malformed(k, "flow", index, e);
-	int next = (f.hop + 1) % job->n_stages;
-
-	f.src_region = job->stages[f.forward ? f.hop : next].region;
-	f.dst_region = job->stages[f.forward ? next : f.hop].region;
+	f.src_region = r->ranks[f.forward ? hop->from : hop->to].region;
+	f.dst_region = r->ranks[f.forward ? hop->to : hop->from].region;
 	if (BACE_PUSH(r->out->flows, n, r->cap_flows, f))
 		return bace_fail(e, ENOMEM, "flows: out of memory");
 	r->out->n_flows = (int)n;

@@ -8,6 +8,42 @@
 #define CONNECT_TIMEOUT_MS 20000
 #define PEER_TIMEOUT_MS 2000
 
+static bool is_replicated(const struct tb_job *j)
+{
+	return j->replicas > 1;
+}
+
+int cell_next_replica(const struct cell_run *r, int job)
+{
+	const struct tb_job *j = &r->cell->jobs[job];
+
+	return is_replicated(j) ? job - j->replica + (j->replica + 1) % j->replicas : job;
+}
+
+static int first_replica(const struct cell_run *r, int job)
+{
+	const struct tb_job *j = &r->cell->jobs[job];
+
+	return is_replicated(j) ? job - j->replica : job;
+}
+
+static int check_replicas(const struct cell_run *r, int job, struct bace_err *e)
+{
+	const struct tb_job *j = &r->cell->jobs[job], *first;
+	int at = job - j->replica;
+
+	if (!is_replicated(j))
+		return 0;
+	first = at >= 0 ? &r->cell->jobs[at] : NULL;
+	if (!first || j->replica < 0 || j->replica >= j->replicas || at + j->replicas > r->cell->n_jobs ||
+	    first->replica || first->replicas != j->replicas || first->n_stages != j->n_stages || !j->rings)
+		return bace_fail(e, EINVAL, "cell: job %s: replica %d of %d: they must follow each other and be alike",
+				 j->name, j->replica, j->replicas);
+	if (r->cell->transport == TRANSPORT_NCCL)
+		return bace_fail(e, ENOTSUP, "cell: job %s: replicas need transport \"tcp\"", j->name);
+	return 0;
+}
+
 static int check_job(const struct cell_run *r, int j, struct bace_err *e)
 {
 	const struct tb_job *job = &r->cell->jobs[j];
@@ -15,6 +51,8 @@ static int check_job(const struct cell_run *r, int j, struct bace_err *e)
 
 	if (job->n_stages < 1)
 		return bace_fail(e, EINVAL, "cell: job %s has no stages", job->name);
+	if (check_replicas(r, j, e))
+		return -e->errnum;
 	for (int i = 0; i < job->n_stages; i++) {
 		const struct tb_stage *s = &job->stages[i];
 
@@ -117,6 +155,36 @@ static void give_slots(struct cell_run *r)
 	}
 }
 
+static int place_rings(struct cell_run *r, int job, struct bace_err *e)
+{
+	const struct tb_job *j = &r->cell->jobs[job];
+	const struct cell_job *next = &r->jobs[cell_next_replica(r, job)];
+
+	if (!is_replicated(j))
+		return 0;
+	r->jobs[job].rings = calloc((size_t)j->n_stages, sizeof(struct cell_hop));
+	if (!r->jobs[job].rings)
+		return bace_fail(e, ENOMEM, "cell: out of memory");
+	for (int i = 0; i < j->n_stages; i++) {
+		r->jobs[job].rings[i] = (struct cell_hop){ .from = r->jobs[job].rank_of_stage[i], .to = next->rank_of_stage[i] };
+		r->ranks[next->rank_of_stage[i]].n_listening++;
+	}
+	return 0;
+}
+
+struct cell_hop *cell_hop_at(const struct cell_run *r, const struct cell_rank *k, int number, bool listens)
+{
+	const struct tb_job *j = &r->cell->jobs[k->job];
+	int before = is_replicated(j) ? k->job - j->replica + (j->replica + j->replicas - 1) % j->replicas : k->job;
+	struct cell_hop *h = NULL;
+
+	if (number >= 0 && number < tb_hops(j))
+		h = &r->jobs[k->job].hops[number];
+	else if (is_replicated(j) && number >= j->n_stages && number < 2 * j->n_stages)
+		h = &r->jobs[listens ? before : k->job].rings[number - j->n_stages];
+	return h && h->from != h->to && (listens ? h->to : h->from) == k->proc.rank ? h : NULL;
+}
+
 int cell_ranks_build(struct cell_run *r, struct bace_err *e)
 {
 	size_t stages = 0;
@@ -146,6 +214,12 @@ int cell_ranks_build(struct cell_run *r, struct bace_err *e)
 		if (rc)
 			return rc;
 	}
+	for (int j = 0; j < r->cell->n_jobs; j++) {
+		int rc = place_rings(r, j, e);
+
+		if (rc)
+			return rc;
+	}
 	if (r->n_ranks > RANKS_MAX)
 		return bace_fail(e, E2BIG, "cell: %d ranks, at most %d", r->n_ranks, RANKS_MAX);
 	for (int i = 0; i < r->n_ranks; i++)
@@ -160,6 +234,7 @@ void cell_ranks_free(struct cell_run *r)
 	for (int j = 0; r->jobs && j < r->cell->n_jobs; j++) {
 		free(r->jobs[j].rank_of_stage);
 		free(r->jobs[j].hops);
+		free(r->jobs[j].rings);
 	}
 	free(r->jobs);
 	free(r->ranks);
@@ -180,6 +255,37 @@ static json_t *stages_json(const struct cell_run *r, const struct cell_rank *k)
 	return a;
 }
 
+static json_t *hop_json(const struct cell_rank *k, int number, const char *role, const struct tb_hop *spec)
+{
+	json_t *o = json_pack("{s:i,s:s,s:s,s:I,s:s}", "hop", number, "kind", spec->local ? "local" : "tcp",
+			      "role", role, "bytes", (json_int_t)spec->bytes, "addr", k->proc.host->spec->addr);
+
+	if (spec->local) {
+		json_object_set_new(o, "rate_bps", json_integer((json_int_t)spec->local_rate_bps));
+		json_object_set_new(o, "latency_ns", json_integer((json_int_t)spec->local_latency_ns));
+		return o;
+	}
+	json_object_set_new(o, "rate_bps", json_integer((json_int_t)spec->rate_bps));
+	json_object_set_new(o, "reverse_rate_bps", json_integer((json_int_t)spec->reverse_rate_bps));
+	json_object_set_new(o, "latency_ns", json_integer((json_int_t)spec->latency_ns));
+	json_object_set_new(o, "reverse_latency_ns", json_integer((json_int_t)spec->reverse_latency_ns));
+	return o;
+}
+
+/* Both ends of the ring of each stage here: to the next replica, from the one before. */
+static void add_rings(const struct cell_run *r, const struct cell_rank *k, json_t *a)
+{
+	const struct tb_job *j = &r->cell->jobs[k->job];
+	const struct tb_job *before = j - j->replica + (j->replica + j->replicas - 1) % (is_replicated(j) ? j->replicas : 1);
+
+	for (int i = 0; is_replicated(j) && i < j->n_stages; i++) {
+		if (r->jobs[k->job].rank_of_stage[i] != k->proc.rank)
+			continue;
+		json_array_append_new(a, hop_json(k, j->n_stages + i, "connect", &j->rings[i]));
+		json_array_append_new(a, hop_json(k, j->n_stages + i, "listen", &before->rings[i]));
+	}
+}
+
 static json_t *hops_json(const struct cell_run *r, const struct cell_rank *k)
 {
 	const struct tb_job *j = &r->cell->jobs[k->job];
@@ -187,25 +293,12 @@ static json_t *hops_json(const struct cell_run *r, const struct cell_rank *k)
 
 	for (int h = 0; h < tb_hops(j); h++) {
 		const struct cell_hop *hop = &r->jobs[k->job].hops[h];
-		const struct tb_hop *spec = &j->hops[h];
 		const char *role = hop->from == hop->to ? "internal" : hop->to == k->proc.rank ? "listen" : "connect";
-		json_t *o;
 
-		if (hop->from != k->proc.rank && hop->to != k->proc.rank)
-			continue;
-		o = json_pack("{s:i,s:s,s:s,s:I,s:s}", "hop", h, "kind", spec->local ? "local" : "tcp",
-			      "role", role, "bytes", (json_int_t)spec->bytes, "addr", k->proc.host->spec->addr);
-		if (spec->local) {
-			json_object_set_new(o, "rate_bps", json_integer((json_int_t)spec->local_rate_bps));
-			json_object_set_new(o, "latency_ns", json_integer((json_int_t)spec->local_latency_ns));
-		} else {
-			json_object_set_new(o, "rate_bps", json_integer((json_int_t)spec->rate_bps));
-			json_object_set_new(o, "reverse_rate_bps", json_integer((json_int_t)spec->reverse_rate_bps));
-			json_object_set_new(o, "latency_ns", json_integer((json_int_t)spec->latency_ns));
-			json_object_set_new(o, "reverse_latency_ns", json_integer((json_int_t)spec->reverse_latency_ns));
-		}
-		json_array_append_new(a, o);
+		if (hop->from == k->proc.rank || hop->to == k->proc.rank)
+			json_array_append_new(a, hop_json(k, h, role, &j->hops[h]));
 	}
+	add_rings(r, k, a);
 	return a;
 }
 
@@ -214,7 +307,7 @@ bool cell_shares_clock(const struct cell_run *r, int job)
 	const struct host *first = NULL;
 
 	for (int i = 0; i < r->n_ranks; i++) {
-		if (r->ranks[i].job != job)
+		if (first_replica(r, r->ranks[i].job) != first_replica(r, job))
 			continue;
 		if (!first)
 			first = r->ranks[i].proc.host;
@@ -235,6 +328,11 @@ static json_int_t peer_timeout_ms(const struct tb_job *j)
 
 		longest = rtt > longest ? rtt : longest;
 	}
+	for (int i = 0; j->rings && i < j->n_stages; i++) {
+		int64_t rtt = j->rings[i].latency_ns + j->rings[i].reverse_latency_ns;
+
+		longest = rtt > longest ? rtt : longest;
+	}
 	return PEER_TIMEOUT_MS + 8 * longest / 1000000;
 }
 
@@ -245,8 +343,8 @@ json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 	};
 	const struct tb_job *j = &r->cell->jobs[k->job];
 
-	return cell_nccl_config(r, k, json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I}",
-		"mode", "pipeline", "job", k->job, "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
+	return cell_nccl_config(r, k, json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:i,s:i}",
+		"mode", "pipeline", "job", first_replica(r, k->job), "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
 		"shared_clock", cell_shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
 		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
 		"stages", stages_json(r, k), "hops", hops_json(r, k), "warmup_steps", r->cell->warmup_steps,
@@ -254,7 +352,8 @@ json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 		"compute", compute_word[r->cell->compute],
 		"sockets", r->cell->sockets_per_hop > 1 ? r->cell->sockets_per_hop : 1,
 		"connect_timeout_ms", CONNECT_TIMEOUT_MS, "peer_timeout_ms", peer_timeout_ms(j),
-		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3)));
+		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3),
+		"replicas", is_replicated(j) ? j->replicas : 1, "replica", is_replicated(j) ? j->replica : 0));
 }
 
 json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k)
@@ -262,10 +361,10 @@ json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k)
 	const struct tb_job *j = &r->cell->jobs[k->job];
 	json_t *a = json_array();
 
-	for (int h = 0; h < tb_hops(j); h++) {
-		const struct cell_hop *hop = &r->jobs[k->job].hops[h];
+	for (int h = 0; h < 2 * j->n_stages; h++) {
+		const struct cell_hop *hop = cell_hop_at(r, k, h, false);
 
-		if (hop->from != k->proc.rank || hop->from == hop->to)
+		if (!hop)
 			continue;
 		json_array_append_new(a, json_pack("{s:i,s:s,s:i}", "hop", h, "addr",
 			r->ranks[hop->to].proc.host->spec->addr, "port", hop->port));
@@ -282,6 +381,12 @@ static bool region_on_network(const struct cell_run *r, int region)
 			int a = job->stages[h].region, b = job->stages[(h + 1) % job->n_stages].region;
 
 			if (a != b && !job->hops[h].local && (a == region || b == region))
+				return true;
+		}
+		for (int i = 0; job->rings && i < job->n_stages; i++) {
+			int a = job->stages[i].region, b = r->cell->jobs[cell_next_replica(r, j)].stages[i].region;
+
+			if (a != b && !job->rings[i].local && (a == region || b == region))
 				return true;
 		}
 	}

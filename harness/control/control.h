@@ -56,6 +56,12 @@ struct tb_job {
 	int n_stages;
 	struct tb_stage *stages;
 	struct tb_hop *hops;		/* [tb_hops] */
+	/* Data parallelism: `replicas' jobs that follow each other in the cell are one,
+	 * this being number `replica'; 0 or 1: alone. rings[n_stages]: from each stage
+	 * here to the same of the next replica, of the last to the first; `bytes' is
+	 * 1/replicas of the stage's gradient. Their own hop numbers are n_stages + stage. */
+	int replicas, replica;
+	struct tb_hop *rings;		/* NULL: none */
 };
 
 /* Interleaved-1f1b has one more, from the last stage to the first. */
@@ -146,7 +152,8 @@ struct tb_op {			/* one operation or transfer of one stage; CLOCK_MONOTONIC ns o
 	int64_t start_ns, end_ns;
 	int64_t planned_end_ns;	/* of compute: when it should have ended */
 };
-enum tb_op_kind { TB_FORWARD, TB_BACKWARD, TB_WEIGHT, TB_RECV_ACTIVATION, TB_RECV_GRADIENT };
+enum tb_op_kind { TB_FORWARD, TB_BACKWARD, TB_WEIGHT, TB_RECV_ACTIVATION, TB_RECV_GRADIENT,
+		  TB_RECV_REDUCE = 7 };	/* micro_batch: the round of the ring */
 
 struct tb_step {
 	int32_t job, step;	/* step < 0: warm-up */

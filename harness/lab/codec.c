@@ -32,12 +32,12 @@ static json_t *stages_json(const struct tb_job *j)
 	return a;
 }
 
-static json_t *hops_json(const struct tb_job *j)
+static json_t *hops_json(const struct tb_hop *hops, int n)
 {
 	json_t *a = json_array();
 
-	for (int i = 0; i < tb_hops(j); i++) {
-		const struct tb_hop *h = &j->hops[i];
+	for (int i = 0; i < n; i++) {
+		const struct tb_hop *h = &hops[i];
 
 		json_array_append_new(a, json_pack("[b,I,I,I,I,I,I,I]", h->local, (json_int_t)h->local_rate_bps,
 			(json_int_t)h->local_latency_ns, (json_int_t)h->bytes, (json_int_t)h->rate_bps,
@@ -54,10 +54,11 @@ json_t *codec_cell(const struct tb_cell *c)
 	for (int i = 0; i < c->n_jobs; i++) {
 		const struct tb_job *j = &c->jobs[i];
 
-		json_array_append_new(jobs, json_pack("{s:s,s:i,s:i,s:i,s:b,s:o,s:o}",
+		json_array_append_new(jobs, json_pack("{s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:o}",
 			"name", j->name, "schedule", (int)j->schedule, "chunks", j->chunks,
 			"micro_batches", j->micro_batches, "overlap", j->overlap,
-			"stages", stages_json(j), "hops", hops_json(j)));
+			"stages", stages_json(j), "hops", hops_json(j->hops, tb_hops(j)), "replicas", j->replicas,
+			"replica", j->replica, "rings", hops_json(j->rings, j->rings ? j->n_stages : 0)));
 	}
 	json_t *cell = json_pack("{s:o,s:i,s:i,s:i,s:s,s:i,s:i,s:f}", "jobs", jobs, "transport",
 			 (int)c->transport, "warmup_steps", c->warmup_steps,
@@ -90,16 +91,16 @@ static int read_stages(const json_t *a, struct tb_job *j, struct bace_err *e)
 	return 0;
 }
 
-static int read_hops(const json_t *a, struct tb_job *j, struct bace_err *e)
+static int read_hops(const json_t *a, int want, struct tb_hop **out, struct bace_err *e)
 {
 	json_error_t je;
 	int n;
 
-	j->hops = items(a, &n, sizeof(*j->hops));
-	if (!j->hops)
+	*out = items(a, &n, sizeof(**out));
+	if (!*out)
 		return bace_fail(e, ENOMEM, "cell: out of memory");
-	if (n != tb_hops(j))
-		return bace_fail(e, EPROTO, "cell: %d hops for %d stages", n, j->n_stages);
+	if (n != want)
+		return bace_fail(e, EPROTO, "cell: %d hops, not %d", n, want);
 	for (int i = 0; i < n; i++) {
 		json_int_t rate, latency, bytes, v[4];
 		int local;
@@ -107,7 +108,7 @@ static int read_hops(const json_t *a, struct tb_job *j, struct bace_err *e)
 		if (json_unpack_ex(json_array_get(a, (size_t)i), &je, 0, "[b,I,I,I,I,I,I,I!]", &local, &rate,
 				   &latency, &bytes, &v[0], &v[1], &v[2], &v[3]))
 			return bad(e, "cell: hop", &je);
-		j->hops[i] = (struct tb_hop){ .local = local, .local_rate_bps = (uint64_t)rate,
+		(*out)[i] = (struct tb_hop){ .local = local, .local_rate_bps = (uint64_t)rate,
 			.local_latency_ns = latency, .bytes = (uint64_t)bytes, .rate_bps = (uint64_t)v[0],
 			.reverse_rate_bps = (uint64_t)v[1], .latency_ns = v[2], .reverse_latency_ns = v[3] };
 	}
@@ -117,19 +118,22 @@ static int read_hops(const json_t *a, struct tb_job *j, struct bace_err *e)
 static int read_job(const json_t *in, struct tb_job *j, struct bace_err *e)
 {
 	const char *name;
-	json_t *stages, *hops;
+	json_t *stages, *hops, *rings;
 	json_error_t je;
 	int schedule, overlap, rc;
 
-	if (json_unpack_ex((json_t *)in, &je, 0, "{s:s,s:i,s:i,s:i,s:b,s:o,s:o}", "name", &name,
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:o}", "name", &name,
 			   "schedule", &schedule, "chunks", &j->chunks, "micro_batches",
-			   &j->micro_batches, "overlap", &overlap, "stages", &stages, "hops", &hops))
+			   &j->micro_batches, "overlap", &overlap, "stages", &stages, "hops", &hops, "replicas", &j->replicas,
+			   "replica", &j->replica, "rings", &rings))
 		return bad(e, "cell: job", &je);
 	copy_string(j->name, sizeof(j->name), name);
 	j->schedule = (enum schedule_kind)schedule;
 	j->overlap = overlap;
 	rc = read_stages(stages, j, e);
-	return rc ? rc : read_hops(hops, j, e);
+	if (!rc)
+		rc = read_hops(hops, tb_hops(j), &j->hops, e);
+	return rc || j->replicas < 2 ? rc : read_hops(rings, j->n_stages, &j->rings, e);
 }
 
 int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
@@ -171,6 +175,7 @@ void codec_cell_free(struct tb_cell *c)
 	for (int i = 0; c->jobs && i < c->n_jobs; i++) {
 		free(c->jobs[i].stages);
 		free(c->jobs[i].hops);
+		free(c->jobs[i].rings);
 	}
 	free(c->jobs);
 	if (c->script)

@@ -137,6 +137,7 @@ void cell_free(struct tb_cell *c)
 	for (int i = 0; i < c->n_jobs; i++) {
 		free(c->jobs[i].stages);
 		free(c->jobs[i].hops);
+		free(c->jobs[i].rings);
 	}
 	free(c->jobs);
 	*c = (struct tb_cell){ 0 };
@@ -151,6 +152,25 @@ int cell_ranks(const struct tb_cell *c)
 	return n;
 }
 
+/* A step of a job, over all its replicas: first start to last end. */
+static bool find_step(const struct tb_cell *c, const struct tb_result *r, int job, int step, struct tb_step *out)
+{
+	int replicas = c->jobs[job].replicas > 1 ? c->jobs[job].replicas : 1, found = 0;
+
+	*out = (struct tb_step){ .start_ns = INT64_MAX, .end_ns = INT64_MIN };
+	for (int i = 0; i < r->n_steps; i++) {
+		const struct tb_step *s = &r->steps[i];
+
+		if (s->job < job || s->job >= job + replicas || s->step != step)
+			continue;
+		found++;
+		out->start_ns = s->start_ns < out->start_ns ? s->start_ns : out->start_ns;
+		out->end_ns = s->end_ns > out->end_ns ? s->end_ns : out->end_ns;
+		out->compute_ns += s->compute_ns / replicas;
+	}
+	return found == replicas;
+}
+
 int cell_steps_of(const struct tb_cell *c, const struct tb_result *r, int job, double scale_time,
 		  struct cell_steps *out, struct bace_err *e)
 {
@@ -160,17 +180,18 @@ int cell_steps_of(const struct tb_cell *c, const struct tb_result *r, int job, d
 	out->step_s = calloc((size_t)(c->steps > 0 ? c->steps : 1), sizeof(double));
 	if (!out->step_s)
 		return bace_fail(e, ENOMEM, "steps of %s: out of memory", c->jobs[job].name);
-	for (int i = 0; i < r->n_steps; i++) {
-		const struct tb_step *s = &r->steps[i];
-		double seconds = (double)(s->end_ns - s->start_ns) / 1e9 / scale_time;
+	for (int step = 0; step < c->steps; step++) {
+		struct tb_step s;
+		double seconds;
 
-		if (s->job != job || s->step < 0 || out->n == c->steps)
+		if (!find_step(c, r, job, step, &s))
 			continue;
-		if (s->step == 0)
+		seconds = (double)(s.end_ns - s.start_ns) / 1e9 / scale_time;
+		if (step == 0)
 			out->first_s = seconds;
 		out->step_s[out->n++] = seconds;
 		total += seconds;
-		compute += (double)s->compute_ns / 1e9 / scale_time / c->jobs[job].n_stages;
+		compute += (double)s.compute_ns / 1e9 / scale_time / c->jobs[job].n_stages;
 	}
 	if (!out->n)
 		return bace_fail(e, ENODATA, "%s: no measured step came back", c->jobs[job].name);
@@ -181,24 +202,24 @@ int cell_steps_of(const struct tb_cell *c, const struct tb_result *r, int job, d
 	return 0;
 }
 
-void traffic_of(const struct experiment *exp, const struct job_models *m, struct lab_traffic *out)
+void traffic_add(const struct experiment *exp, uint64_t bytes, struct lab_traffic *t)
 {
 	double framing = (exp->cluster.mtu + L2_HEADER) / (double)(exp->cluster.mtu - IP_TCP_TS);
+	uint64_t framed = (uint64_t)ceil((double)bytes * framing);
 
+	t->message_bytes = framed > t->message_bytes ? framed : t->message_bytes;
+	t->min_message_bytes = bytes < t->min_message_bytes ? bytes : t->min_message_bytes;
+}
+
+void traffic_of(const struct experiment *exp, const struct job_models *m, struct lab_traffic *out)
+{
 	*out = (struct lab_traffic){ .wan = exp->testbed.wan, .jobs_on_link = exp->n_jobs,
 				     .socket_buffer_bytes = exp->testbed.socket_buffer_bytes,
 				     .min_message_bytes = UINT64_MAX };
 	memcpy(out->congestion_control, exp->testbed.congestion_control,
 	       sizeof(out->congestion_control));
-	for (int i = 0; i < m->n; i++) {
-		uint64_t bytes = scaled_message(exp, &m->v[i]);
-		uint64_t framed = (uint64_t)ceil((double)bytes * framing);
-
-		if (framed > out->message_bytes)
-			out->message_bytes = framed;
-		if (bytes < out->min_message_bytes)
-			out->min_message_bytes = bytes;
-	}
+	for (int i = 0; i < m->n; i++)
+		traffic_add(exp, scaled_message(exp, &m->v[i]), out);
 }
 
 int check_message_sizes(const struct experiment *exp, const struct lab_traffic *t, struct bace_err *e)

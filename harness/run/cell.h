@@ -21,12 +21,16 @@ struct cell_steps {
 	double busy;		/* compute_s / step, over the measured steps */
 };
 
+/* Of a job that is replicas: of all of them, asked with the first. */
 int cell_steps_of(const struct tb_cell *c, const struct tb_result *r, int job, double scale_time,
 		  struct cell_steps *out, struct bace_err *e);
 
 /* Largest and smallest message of the experiment, scaled; framed = with L2
  * headers of every segment. */
 void traffic_of(const struct experiment *exp, const struct job_models *m, struct lab_traffic *out);
+
+/* A further size of message, scaled. */
+void traffic_add(const struct experiment *exp, uint64_t bytes, struct lab_traffic *t);
 
 /* -EINVAL when some message is too short for its link (design section 7). */
 int check_message_sizes(const struct experiment *exp, const struct lab_traffic *t,

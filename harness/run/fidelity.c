@@ -52,22 +52,29 @@ static void fill_hop(const struct fidelity_job *j, int a, int b, struct tb_hop *
 		.reverse_latency_ns = llround((double)back->latency_ns * t->scale_time) };
 }
 
-static int fill_job(const struct fidelity_job *j, const struct fidelity_point *p, int number,
+static uint64_t scaled_part(const struct fidelity_job *j, const struct fidelity_point *p)
+{
+	return (uint64_t)llround(fidelity_part_bytes(p) * j->exp->testbed.scale_bytes);
+}
+
+static int fill_job(const struct fidelity_job *j, const struct fidelity_point *p, int number, int replica,
 		    struct tb_job *out)
 {
+	const int *path = p->path + replica * p->stages;
 	const struct cluster *c = &j->exp->cluster;
 	double scale = j->exp->testbed.scale_time * 1e9;
 	int layers = j->exp->models[j->exp->jobs[0].model].layers;
 
 	*out = (struct tb_job){ .schedule = p->schedule, .chunks = p->chunks, .micro_batches = p->micro_batches,
-				.overlap = p->overlap, .n_stages = p->stages };
+				.overlap = p->overlap, .n_stages = p->stages, .replicas = p->replicas, .replica = replica };
 	snprintf(out->name, sizeof(out->name), "point-%d", number);
 	out->stages = calloc((size_t)p->stages, sizeof(*out->stages));
 	out->hops = calloc((size_t)p->stages, sizeof(*out->hops));
-	if (!out->stages || !out->hops)
+	out->rings = p->replicas > 1 ? calloc((size_t)p->stages, sizeof(*out->rings)) : NULL;
+	if (!out->stages || !out->hops || (p->replicas > 1 && !out->rings))
 		return -ENOMEM;
 	for (int i = 0; i < p->stages; i++) {
-		int r = p->path[i];
+		int r = path[i];
 		struct stage_cost s = stage_cost(j->exp, &j->models.v[0], layers, 0, &c->gpus[c->regions[r].gpu]);
 		double w = fidelity_weight_s(j->exp, p->schedule, s.bwd_s);
 
@@ -76,7 +83,11 @@ static int fill_job(const struct fidelity_job *j, const struct fidelity_point *p
 			.bwd_ns = llround((s.bwd_s - w) * scale), .w_ns = llround(w * scale) };
 	}
 	for (int i = 0; i < tb_hops(out); i++)
-		fill_hop(j, p->path[i], p->path[(i + 1) % p->stages], &out->hops[i]);
+		fill_hop(j, path[i], path[(i + 1) % p->stages], &out->hops[i]);
+	for (int i = 0; out->rings && i < p->stages; i++) {
+		fill_hop(j, path[i], p->path[(replica + 1) % p->replicas * p->stages + i], &out->rings[i]);
+		out->rings[i].bytes = scaled_part(j, p);
+	}
 	return 0;
 }
 
@@ -94,20 +105,20 @@ static int choose(struct fidelity_job *j, int *which, struct bace_err *e)
 		int rc;
 
 		/* Alike in length, or the short ones wait for the long. */
-		if (j->done[i] || (n && (ranks + p->stages > j->exp->testbed.max_ranks ||
+		if (j->done[i] || (n && (ranks + p->stages * p->replicas > j->exp->testbed.max_ranks ||
 					 p->micro_batches != j->out->v[which[0]].micro_batches)))
 			continue;
 		if (!fidelity_path(c, used, p)) {
 			if (n)
 				continue;
-			return bace_fail(e, EINVAL, "%s: cluster %s has no path of %d regions with a hop of %g ms in "
-					 "place %d and %g ms elsewhere", j->exp->path, c->name, p->stages,
+			return bace_fail(e, EINVAL, "%s: cluster %s has no path of %d regions (%d of them) with a hop of "
+					 "%g ms in place %d and %g ms elsewhere", j->exp->path, c->name, p->stages, p->replicas,
 					 (double)p->latency_ns / 1e6, p->hop, (double)fidelity_near_ns(c) / 1e6);
 		}
 		rc = fidelity_predict(j->exp, &j->models, p, e);
 		if (rc)
 			return rc;
-		ranks += p->stages;
+		ranks += p->stages * p->replicas;
 		which[n++] = i;
 	}
 	return n;
@@ -123,14 +134,16 @@ static int build(const struct fidelity_job *j, const int *which, int n, struct t
 				  .compute = t->compute, .sockets_per_hop = t->sockets_per_hop };
 	if (t->wan == WAN_STEADY)
 		memcpy(cell->congestion_control, t->congestion_control, sizeof(cell->congestion_control));
-	cell->jobs = calloc((size_t)n, sizeof(*cell->jobs));
+	cell->jobs = calloc((size_t)(n * j->out->v[which[0]].replicas), sizeof(*cell->jobs));
 	if (!cell->jobs)
 		return bace_fail(e, ENOMEM, "fidelity: out of memory");
 	for (int i = 0; i < n; i++) {
-		cell->n_jobs++;
-		longest = fmax(longest, j->out->v[which[i]].sim_s);
-		if (fill_job(j, &j->out->v[which[i]], which[i], &cell->jobs[i]))
-			return bace_fail(e, ENOMEM, "fidelity: out of memory");
+		const struct fidelity_point *p = &j->out->v[which[i]];
+
+		longest = fmax(longest, p->sim_s);
+		for (int k = 0; k < p->replicas; k++)
+			if (fill_job(j, p, which[i], k, &cell->jobs[cell->n_jobs++]))
+				return bace_fail(e, ENOMEM, "fidelity: out of memory");
 	}
 	cell->timeout_s = SETUP_S + PATIENCE * longest * t->scale_time * (t->warmup_steps + t->steps);
 	return 0;
@@ -148,7 +161,7 @@ static int keep(struct fidelity_job *j, const int *which, int n, const struct tb
 		snprintf(p->why, sizeof(p->why), "%s", res->invalid_why);
 		if (!res->valid)
 			continue;
-		rc = cell_steps_of(cell, res, i, j->exp->testbed.scale_time, &s, e);
+		rc = cell_steps_of(cell, res, i * p->replicas, j->exp->testbed.scale_time, &s, e);
 		free(s.step_s);
 		if (rc)
 			return rc;
@@ -215,9 +228,11 @@ static int prepare(struct fidelity_job *j, enum backend_kind *backend, struct ba
 	traffic_of(j->exp, &j->models, &j->traffic);
 	/* Two jobs never share a link. */
 	j->traffic.jobs_on_link = 1;
-	rc = check_message_sizes(j->exp, &j->traffic, e);
+	rc = fidelity_points(j->exp, &j->models, j->o, j->out, e);
+	if (!rc && j->out->v[0].replicas > 1)
+		traffic_add(j->exp, scaled_part(j, &j->out->v[0]), &j->traffic);
 	if (!rc)
-		rc = fidelity_points(j->exp, &j->models, j->o, j->out, e);
+		rc = check_message_sizes(j->exp, &j->traffic, e);
 	if (!rc)
 		rc = lab_choose_backend(j->o->has_backend ? j->o->backend : j->exp->testbed.backend, backend, &why,
 					e);

@@ -8,9 +8,13 @@
 int fidelity_points(const struct experiment *exp, const struct job_models *m,
 		    const struct fidelity_options *o, struct fidelity *out, struct bace_err *e);
 
-/* A path through regions, each once, whose hop p->hop has p->latency_ns and all
- * others the least latency; over no link, either way, that `used` names. used:
- * [n_regions^2], and gets the path's links. False: there is none. */
+/* Bytes that a round of the ring of a stage moves, unscaled. */
+double fidelity_part_bytes(const struct fidelity_point *p);
+
+/* A path through regions for each replica, every region once: hop p->hop of the
+ * first has p->latency_ns, all other hops, and those between replicas of a stage,
+ * the least latency; over no link, either way, that `used` names. used:
+ * [n_regions^2], and gets the paths' links. False: there is none. */
 bool fidelity_path(const struct cluster *c, bool *used, struct fidelity_point *p);
 
 /* sim_s of a point that has its path. */

@@ -50,18 +50,30 @@ static bool fits(const struct search *s, int a, int b, int64_t latency_ns)
 	       back->latency_ns == latency_ns && !s->used[a * s->c->n_regions + b];
 }
 
-static bool extend(struct search *s, int n)
+/* Region r as the n-th of all replicas' stages. */
+static bool joins(const struct search *s, int n, int r)
 {
+	int p = s->p->stages, stage = n % p, replica = n / p;
 	bool round = s->p->schedule == SCHED_INTERLEAVED_1F1B;
 	/* Of two stages, the hop back to the first is the one that there is. */
-	int64_t close_ns = s->p->stages == 2 && s->p->hop == 0 ? s->p->latency_ns : s->near_ns;
+	int64_t close_ns = p == 2 && !replica && s->p->hop == 0 ? s->p->latency_ns : s->near_ns;
 
-	if (n == s->p->stages)
-		return !round || fits(s, s->path[n - 1], s->path[0], close_ns);
+	if (stage && !fits(s, s->path[n - 1], r, !replica && stage - 1 == s->p->hop ? s->p->latency_ns : s->near_ns))
+		return false;
+	if (round && stage == p - 1 && p > 1 && !fits(s, r, s->path[n - stage], close_ns))
+		return false;
+	if (replica && !fits(s, s->path[n - p], r, s->near_ns))
+		return false;
+	return replica < 2 || replica < s->p->replicas - 1 || fits(s, r, s->path[stage], s->near_ns);
+}
+
+static bool extend(struct search *s, int n)
+{
+	if (n == s->p->stages * s->p->replicas)
+		return true;
 	for (int r = 0; r < s->c->n_regions && s->looks < LOOKS_MAX; r++) {
 		s->looks++;
-		if (s->taken[r] || (n && !fits(s, s->path[n - 1], r, n - 1 == s->p->hop ? s->p->latency_ns :
-					       s->near_ns)))
+		if (s->taken[r] || !joins(s, n, r))
 			continue;
 		s->taken[r] = true;
 		s->path[n] = r;
@@ -81,54 +93,96 @@ bool fidelity_path(const struct cluster *c, bool *used, struct fidelity_point *p
 {
 	struct search s = { .c = c, .used = used, .p = p, .near_ns = fidelity_near_ns(c) };
 
-	if (p->stages > c->n_regions || !extend(&s, 0))
+	int all = p->stages * p->replicas;
+
+	if (all > c->n_regions || !extend(&s, 0))
 		return false;
 	memcpy(p->path, s.path, sizeof(p->path));
-	for (int i = 0; i + 1 < p->stages; i++)
-		mark(c, used, p->path[i], p->path[i + 1]);
-	if (p->schedule == SCHED_INTERLEAVED_1F1B)
-		mark(c, used, p->path[p->stages - 1], p->path[0]);
+	for (int i = 0; i < all; i++) {
+		int stage = i % p->stages;
+
+		if (stage + 1 < p->stages)
+			mark(c, used, p->path[i], p->path[i + 1]);
+		else if (p->schedule == SCHED_INTERLEAVED_1F1B)
+			mark(c, used, p->path[i], p->path[i - stage]);
+		if (p->replicas > 1)
+			mark(c, used, p->path[i], p->path[(i + p->stages) % all]);
+	}
 	return true;
+}
+
+double fidelity_part_bytes(const struct fidelity_point *p)
+{
+	return ceil(p->gradient_bytes / p->replicas);
 }
 
 /* ---- prediction ---- */
 
-enum { TF, TB, TW, FWD_L, FWD_S, REV_L, REV_S, N_ARRAYS };
+enum { TF, TB, TW, FWD_L, FWD_S, REV_L, REV_S, RING_L, RING_S, N_ARRAYS };
+
+struct numbers {			/* of one replica */
+	double v[N_ARRAYS][FIDELITY_STAGES_MAX];
+	int fwd[FIDELITY_STAGES_MAX], rev[FIDELITY_STAGES_MAX], ring[FIDELITY_STAGES_MAX];
+};
+
+static void fill_numbers(const struct experiment *exp, const struct job_models *m, const struct fidelity_point *p,
+			 int replica, struct numbers *x)
+{
+	const struct cluster *c = &exp->cluster;
+	const int *path = p->path + replica * p->stages;
+	int n = p->stages, layers = exp->models[exp->jobs[0].model].layers;
+
+	for (int i = 0; i < n; i++) {
+		int a = path[i], b = path[(i + 1) % n];
+		struct stage_cost s = stage_cost(exp, &m->v[0], layers, 0, &c->gpus[c->regions[a].gpu]);
+
+		x->v[TF][i] = s.fwd_s;
+		x->v[TW][i] = fidelity_weight_s(exp, p->schedule, s.bwd_s);
+		x->v[TB][i] = s.bwd_s - x->v[TW][i];
+		if (p->replicas > 1) {
+			int to = p->path[(replica + 1) % p->replicas * n + i];
+
+			x->v[RING_L][i] = (double)cluster_link(c, a, to)->latency_ns / 1e9;
+			x->v[RING_S][i] = fidelity_part_bytes(p) * 8 /
+					  goodput_bps((double)cluster_link(c, a, to)->rate_bps, c->mtu);
+			x->ring[i] = a * c->n_regions + to;
+		}
+		if (i + 1 == n && p->schedule != SCHED_INTERLEAVED_1F1B)
+			break;
+		x->v[FWD_L][i] = (double)cluster_link(c, a, b)->latency_ns / 1e9;
+		x->v[REV_L][i] = (double)cluster_link(c, b, a)->latency_ns / 1e9;
+		x->v[FWD_S][i] = fidelity_serialisation_s(exp, m, a, b);
+		x->v[REV_S][i] = fidelity_serialisation_s(exp, m, b, a);
+		/* By name of the link: with two stages the hop back to the first
+		 * shares it. */
+		x->fwd[i] = a * c->n_regions + b;
+		x->rev[i] = b * c->n_regions + a;
+	}
+}
 
 int fidelity_predict(const struct experiment *exp, const struct job_models *m, struct fidelity_point *p,
 		     struct bace_err *e)
 {
-	const struct cluster *c = &exp->cluster;
-	double v[N_ARRAYS][FIDELITY_STAGES_MAX];
-	int fwd[FIDELITY_STAGES_MAX], rev[FIDELITY_STAGES_MAX], n = p->stages, rc;
-	int layers = exp->models[exp->jobs[0].model].layers;
-	struct shared_result r;
+	int n_links = exp->cluster.n_regions * exp->cluster.n_regions, rc;
+	CLEANUP_FREE struct numbers *x = calloc((size_t)p->replicas, sizeof(*x));
+	CLEANUP_FREE struct shared_pipeline *jobs = calloc((size_t)p->replicas, sizeof(*jobs));
+	CLEANUP_FREE struct shared_result *r = calloc((size_t)p->replicas, sizeof(*r));
 
-	for (int i = 0; i < n; i++) {
-		int a = p->path[i], b = p->path[(i + 1) % n];
-		struct stage_cost s = stage_cost(exp, &m->v[0], layers, 0, &c->gpus[c->regions[a].gpu]);
-
-		v[TF][i] = s.fwd_s;
-		v[TW][i] = fidelity_weight_s(exp, p->schedule, s.bwd_s);
-		v[TB][i] = s.bwd_s - v[TW][i];
-		if (i + 1 == n && p->schedule != SCHED_INTERLEAVED_1F1B)
-			break;
-		v[FWD_L][i] = (double)cluster_link(c, a, b)->latency_ns / 1e9;
-		v[REV_L][i] = (double)cluster_link(c, b, a)->latency_ns / 1e9;
-		v[FWD_S][i] = fidelity_serialisation_s(exp, m, a, b);
-		v[REV_S][i] = fidelity_serialisation_s(exp, m, b, a);
-		/* By name of the link: with two stages the hop back to the first
-		 * shares it. */
-		fwd[i] = a * c->n_regions + b;
-		rev[i] = b * c->n_regions + a;
+	if (!x || !jobs || !r)
+		return bace_fail(e, ENOMEM, "fidelity: out of memory");
+	for (int k = 0; k < p->replicas; k++) {
+		fill_numbers(exp, m, p, k, &x[k]);
+		jobs[k] = (struct shared_pipeline){ .p = {
+			.schedule = { p->schedule, p->stages, p->micro_batches, p->chunks }, .tf = x[k].v[TF],
+			.tb = x[k].v[TB], .tw = p->schedule == SCHED_ZB_H1 ? x[k].v[TW] : NULL,
+			.fwd_latency = x[k].v[FWD_L], .fwd_serialisation = x[k].v[FWD_S],
+			.rev_latency = x[k].v[REV_L], .rev_serialisation = x[k].v[REV_S],
+			.no_overlap = !p->overlap }, .fwd_link = x[k].fwd, .rev_link = x[k].rev,
+			.replicas = p->replicas, .replica = k, .ring_latency = x[k].v[RING_L],
+			.ring_serialisation = x[k].v[RING_S], .ring_link = x[k].ring };
 	}
-	rc = pipelines_simulate_shared(1, &(struct shared_pipeline){ .p = {
-		.schedule = { p->schedule, n, p->micro_batches, p->chunks }, .tf = v[TF], .tb = v[TB],
-		.tw = p->schedule == SCHED_ZB_H1 ? v[TW] : NULL, .fwd_latency = v[FWD_L],
-		.fwd_serialisation = v[FWD_S], .rev_latency = v[REV_L], .rev_serialisation = v[REV_S],
-		.no_overlap = !p->overlap }, .fwd_link = fwd, .rev_link = rev }, c->n_regions * c->n_regions, 0,
-		1, &r, e);
-	p->sim_s = r.first_step;
+	rc = pipelines_simulate_shared(p->replicas, jobs, n_links, 0, 1, r, e);
+	p->sim_s = r[0].first_step;
 	return rc;
 }
 
@@ -180,7 +234,7 @@ static bool can_run(const struct fidelity_point *p)
 {
 	struct bace_err e;
 
-	return p->stages <= FIDELITY_STAGES_MAX &&
+	return p->stages * p->replicas <= FIDELITY_STAGES_MAX &&
 	       !schedule_check(&(struct schedule_spec){ p->schedule, p->stages, p->micro_batches, p->chunks }, &e);
 }
 
@@ -208,6 +262,9 @@ static void add_all(struct adding *a, const struct fidelity_options *o, const st
 		    const int64_t *far, int n_far)
 {
 	int chunks = exp->interleave > 1 ? exp->interleave : 2;
+	const struct model *m = &exp->models[exp->jobs[0].model];
+	/* A stage is a layer; a gradient has the precision of an activation. */
+	double gradient = o->gradient_bytes > 0 ? o->gradient_bytes : m->params / m->layers * m->bytes_per_element;
 
 	for (int s = 0; s < o->n_stages; s++)
 		for (int k = 0; k < o->n_micro_batches; k++)
@@ -215,6 +272,7 @@ static void add_all(struct adding *a, const struct fidelity_options *o, const st
 				struct fidelity_point p = { .schedule = o->schedules[i], .stages = o->stages[s],
 					.micro_batches = o->micro_batches[k], .overlap = o->overlap,
 					.chunks = o->schedules[i] == SCHED_INTERLEAVED_1F1B ? chunks : 1,
+					.replicas = o->replicas > 1 ? o->replicas : 1, .gradient_bytes = gradient,
 					.measured_s = NAN, .sim_s = NAN };
 
 				if (!can_run(&p))

@@ -74,7 +74,9 @@ struct fidelity_point {
 	int n_steps;
 	bool valid;
 	char why[256];			/* if not valid */
-	int path[FIDELITY_STAGES_MAX];	/* regions */
+	int replicas;			/* that sum their gradients in rings of near hops; 1: alone */
+	double gradient_bytes;		/* of a stage */
+	int path[FIDELITY_STAGES_MAX];	/* regions, replica by replica */
 };
 
 struct fidelity {
@@ -96,6 +98,8 @@ struct fidelity_options {
 	 * from above. */
 	bool curve;
 	bool overlap;
+	int replicas;			/* 1: none; stages * replicas: at most FIDELITY_STAGES_MAX */
+	double gradient_bytes;		/* of a stage, unscaled; 0: the model's */
 	int tries;			/* of a cell that the machine was too busy for */
 	int sample;			/* > 0: so many points, evenly from all */
 	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
@@ -136,5 +140,35 @@ struct p2p_options {
 
 int p2p_run(const struct experiment *exp, const struct p2p_options *o, struct p2p *out, struct bace_err *e);
 void p2p_free(struct p2p *p);
+
+/* ---- allreduce: a ring of regions, by size; testbed (scaled) units ---- */
+struct allreduce_row {
+	uint64_t bytes;			/* of the buffer that is summed */
+	double time_s, time_p95_s;	/* from one end to the next: median */
+	double planned_s;		/* 2 (D - 1) rounds over the links */
+	int n;
+};
+
+struct allreduce {
+	const char *backend;
+	int n;
+	struct allreduce_row *rows;
+};
+
+struct allreduce_options {
+	const char *self;
+	bool has_backend;		/* else the experiment's */
+	enum backend_kind backend;
+	int n_regions;
+	const int *regions;		/* the ring, each once */
+	int n_sizes;
+	const uint64_t *sizes;		/* 64 a region and more */
+	bool (*cancelled)(void *arg);	/* may be NULL */
+	void *arg;
+};
+
+int allreduce_run(const struct experiment *exp, const struct allreduce_options *o, struct allreduce *out,
+		  struct bace_err *e);
+void allreduce_free(struct allreduce *a);
 
 #endif

@@ -2,7 +2,7 @@
 """Pipelines with one slow hop do on shaped links what the event simulation says,
 and what eager-1f1b hides of it, 1f1b pays.
 
-usage: fidelity.py BACE EXPERIMENT BACKEND PART    (PART: sample, curve, matrix or no-overlap)
+usage: fidelity.py BACE EXPERIMENT BACKEND PART    (PART: sample, replicas, curve, matrix or no-overlap)
 
 Cells that the machine was too busy for are marked invalid by bace itself, after
 three tries; a test in which more than a third are has shown nothing and is run
@@ -15,6 +15,7 @@ import sys
 TRIES = 2
 PARTS = {
     "sample": ["--stages", "2,4", "--micro-batches", "4", "--sample", "6"],
+    "replicas": ["--replicas", "2", "--gradient", "400kB", "--stages", "2", "--micro-batches", "4", "--sample", "4"],
     "curve": ["--curve", "--stages", "4", "--micro-batches", "16", "--schedules", "1f1b,eager-1f1b"],
     "matrix": [],
     "no-overlap": ["--no-overlap", "--stages", "2,4", "--micro-batches", "4,8", "--sample", "16"],

@@ -175,6 +175,58 @@ static void test_shapes(void **state)
 	world_close(&w);
 }
 
+/* Three replicas of two stages, a ring for each stage: who listens where, and
+ * what becomes of the rings' rounds and bytes. */
+static void test_replicas(void **state)
+{
+	enum { REPLICAS = 3, STAGES = 2, ROUNDS = 2 * (REPLICAS - 1) };
+	struct tb_cell one[REPLICAS], cell;
+	struct tb_hop rings[STAGES] = { { .bytes = 30000 }, { .bytes = 40000 } };
+	struct tb_job jobs[REPLICAS];
+	struct tb_result r;
+	struct world w;
+	int rounds = 0;
+
+	world_open(&w, REPLICAS);
+	world_agents(&w);
+	for (int k = 0; k < REPLICAS; k++) {
+		cell_pipeline(&one[k], "three", STAGES, 4, 2000000, 20000);
+		jobs[k] = one[k].jobs[0];
+		jobs[k].replicas = REPLICAS;
+		jobs[k].replica = k;
+		jobs[k].rings = rings;
+		for (int i = 0; i < STAGES; i++)
+			jobs[k].stages[i].host = jobs[k].stages[i].region = (k + i) % REPLICAS;
+	}
+	cell = (struct tb_cell){ .n_jobs = REPLICAS, .jobs = jobs, .warmup_steps = 1, .steps = 2, .timeout_s = 60 };
+	expect_valid(&w, &cell, &r);
+	for (int k = 0; k < REPLICAS; k++)
+		check_steps(&cell, &r, k);
+	for (int i = 0; i < r.n_ops; i++)
+		rounds += r.ops[i].kind == TB_RECV_REDUCE;
+	assert_int_equal(rounds, REPLICAS * STAGES * ROUNDS * 3);
+	/* A hop and two rings with two ends each. */
+	assert_int_equal(r.n_flows, REPLICAS * (2 + 2 * STAGES));
+	for (int i = 0; i < r.n_flows; i++) {
+		const struct tb_flow *f = &r.flows[i];
+		int to = (f->job + (f->hop < STAGES ? 0 : f->forward ? 1 : REPLICAS - 1)) % REPLICAS;
+		int stage = f->hop % STAGES, own = f->hop < STAGES && !f->forward ? stage + 1 : stage;
+		int other = f->hop < STAGES ? STAGES - 1 - own : stage;
+
+		assert_int_equal(f->src_region, (f->job + own) % REPLICAS);
+		assert_int_equal(f->dst_region, (to + other) % REPLICAS);
+		if (f->hop >= STAGES)
+			assert_int_equal(f->payload_bytes, rings[stage].bytes * (f->forward ? 1 + 3 * ROUNDS : 1));
+	}
+	tb_result_free(&r);
+	/* Not one after the other. */
+	jobs[1].replica = 2;
+	assert_int_equal(controller_run(w.controller, &cell, &r, &(struct bace_err){ 0 }), -EINVAL);
+	for (int k = 0; k < REPLICAS; k++)
+		cell_release(&one[k]);
+	world_close(&w);
+}
+
 static void test_one_stage(void **state)
 {
 	struct world w;
@@ -270,7 +322,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pipeline), cmocka_unit_test(test_shapes),
-		cmocka_unit_test(test_one_stage), cmocka_unit_test(test_bad_cells),
+		cmocka_unit_test(test_replicas), cmocka_unit_test(test_one_stage), cmocka_unit_test(test_bad_cells),
 		cmocka_unit_test(test_verify),	 cmocka_unit_test(test_inventory),
 	};
 
