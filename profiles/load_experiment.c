@@ -34,7 +34,7 @@ static void set_defaults(struct experiment *e)
 		.interleave = 1,
 		.overlap = true,
 		.k_limit = K_LIMIT_LAYERS,
-		.testbed = { .max_ranks = 64, .scale_bytes = 1, .scale_time = 1, .warmup_steps = 1,
+		.testbed = { .max_ranks = 64, .scale_bytes = 1, .scale_time = 1, .warmup_steps = 1, .steady_steps = 3,
 			     .steps = 3, .verify_s = 1, .congestion_control = "cubic",
 			     .hosts_per_region = 1, .sockets_per_hop = 1 },
 	};

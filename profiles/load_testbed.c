@@ -44,6 +44,7 @@ static const struct cfg_key testbed_keys[] = {
 	{ "ranks", CFG_CHOICE, 0, T(ranks), .choices = rank_names },
 	{ "max_ranks", CFG_INT, 0, T(max_ranks), .min = 1, .max = 100000 },
 	{ "scale", CFG_GROUP },
+	{ "steady", CFG_GROUP },
 	{ "warmup_steps", CFG_INT, 0, T(warmup_steps), .min = 0, .max = 1000 },
 	{ "steps", CFG_INT, 0, T(steps), .min = 1, .max = 1000000 },
 	{ "verify_s", CFG_INT, 0, T(verify_s), .min = 0, .max = 3600 },
@@ -62,6 +63,26 @@ static const struct cfg_key scale_keys[] = {
 	{ "bytes", CFG_NUMBER, CFG_ABOVE, T(scale_bytes), .min = 0, .max = 1000 },
 	{ "time", CFG_NUMBER, CFG_ABOVE, T(scale_time), .min = 0, .max = 1000 },
 };
+
+static const struct cfg_key steady_keys[] = {
+	{ "within", CFG_NUMBER, CFG_REQUIRED | CFG_ABOVE, T(steady_within), .min = 0, .max = 1 },
+	{ "steps", CFG_INT, 0, T(steady_steps), .min = 2, .max = 64 },
+};
+
+static void load_steady(config_setting_t *group, struct testbed_spec *out)
+{
+	config_setting_t *s = config_setting_get_member(group, "steady");
+
+	if (!s || !config_setting_is_group(s))
+		return;
+	cfg_read(s, steady_keys, ARRAY_LEN(steady_keys), out);
+	/* It is step times that are compared, so one more step than that is made. */
+	if (out->steady_steps >= out->warmup_steps)
+		cfg_error(s, "warmup_steps = %d is the most that the warm-up takes: must be above the %d steps that "
+			  "are compared", out->warmup_steps, out->steady_steps);
+	if (out->transport == TRANSPORT_NCCL)
+		cfg_error(s, "needs transport = \"tcp\": the order of NCCL's calls is fixed beforehand");
+}
 
 /* It goes into a route attribute and into file names of the kernel. */
 static void check_congestion_control(config_setting_t *group, const char *name)
@@ -92,6 +113,7 @@ void load_testbed(config_setting_t *group, struct testbed_spec *out)
 	cfg_read(group, testbed_keys, ARRAY_LEN(testbed_keys), out);
 	check_congestion_control(group, out->congestion_control);
 	check_gpu(group, out);
+	load_steady(group, out);
 	scale = config_setting_get_member(group, "scale");
 	if (scale && config_setting_is_group(scale))
 		cfg_read(scale, scale_keys, ARRAY_LEN(scale_keys), out);

@@ -261,6 +261,8 @@ struct testbed_spec {
 	double scale_time;		/* multiplies every duration and latency, divides every bandwidth */
 	int warmup_steps;
 	int steps;
+	double steady_within;		/* > 0: the warm-up ends when the last steady_steps steps are so close */
+	int steady_steps;		/* to their median, as a fraction; warmup_steps is then the most; 3 */
 	int verify_s;			/* seconds of goodput probing per link, 0: RTT only */
 	enum wan_mode wan;
 	char congestion_control[16];	/* "cubic" */

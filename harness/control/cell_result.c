@@ -51,11 +51,12 @@ static struct tb_step *step_slot(struct cell_run *r, int job, int step)
 
 static int take_steps(struct cell_run *r, struct cell_rank *k, const json_t *a, struct bace_err *e)
 {
-	size_t want = (size_t)k->n_stages * (size_t)(r->cell->warmup_steps + r->cell->steps);
+	size_t want = json_array_size(a), most = (size_t)k->n_stages * (size_t)(r->cell->warmup_steps + r->cell->steps);
+	size_t least = r->cell->steady_ppm ? (size_t)k->n_stages * (size_t)r->cell->steps : most;
 
-	if (json_array_size(a) != want)
+	if (want < least || want > most)
 		return bace_fail(e, EPROTO, "%s: reported %zu steps of its stages, not %zu", k->proc.what,
-				 json_array_size(a), want);
+				 want, most);
 	for (size_t i = 0; i < want; i++) {
 		json_int_t v[5];	/* stage, step, start, end, compute */
 		struct tb_step *s;
@@ -180,10 +181,22 @@ int cell_take_done(struct cell_run *r, struct cell_rank *k, const json_t *line, 
 	return rc;
 }
 
+/* Steps that were left out after a steady state have no row. */
+static void drop_left_out(struct tb_result *out)
+{
+	int n = 0;
+
+	for (int i = 0; i < out->n_steps; i++)
+		if (out->steps[i].start_ns || out->steps[i].end_ns)
+			out->steps[n++] = out->steps[i];
+	out->n_steps = n;
+}
+
 int cell_finish_steps(struct cell_run *r, struct bace_err *e)
 {
 	int64_t first = INT64_MAX, last = INT64_MIN;
 
+	drop_left_out(r->out);
 	for (int i = 0; i < r->n_ranks; i++) {
 		const struct cell_rank *k = &r->ranks[i];
 

@@ -343,7 +343,7 @@ json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 	};
 	const struct tb_job *j = &r->cell->jobs[k->job];
 
-	return cell_nccl_config(r, k, json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:i,s:i}",
+	json_t *config = json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:i,s:i}",
 		"mode", "pipeline", "job", first_replica(r, k->job), "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
 		"shared_clock", cell_shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
 		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
@@ -353,7 +353,12 @@ json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 		"sockets", r->cell->sockets_per_hop > 1 ? r->cell->sockets_per_hop : 1,
 		"connect_timeout_ms", CONNECT_TIMEOUT_MS, "peer_timeout_ms", peer_timeout_ms(j),
 		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3),
-		"replicas", is_replicated(j) ? j->replicas : 1, "replica", is_replicated(j) ? j->replica : 0));
+		"replicas", is_replicated(j) ? j->replicas : 1, "replica", is_replicated(j) ? j->replica : 0);
+
+	if (r->cell->steady_ppm > 0)
+		json_object_set_new(config, "steady", json_pack("{s:i,s:i}", "ppm", r->cell->steady_ppm, "steps",
+				    r->cell->steady_steps));
+	return cell_nccl_config(r, k, config);
 }
 
 json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k)

@@ -137,6 +137,9 @@ struct tb_cell {
 	int n_jobs;
 	struct tb_job *jobs;
 	int warmup_steps, steps;
+	/* > 0: each job's warm-up ends early, when its last steady_steps step times are
+	 * within so many millionths of their median; warmup_steps is the most. */
+	int steady_ppm, steady_steps;
 	char congestion_control[16];	/* asked of the sockets; "" = route's or kernel's */
 	enum transport_mode transport;	/* of hops over the network */
 	enum compute_mode compute;
@@ -156,7 +159,7 @@ enum tb_op_kind { TB_FORWARD, TB_BACKWARD, TB_WEIGHT, TB_RECV_ACTIVATION, TB_REC
 		  TB_RECV_REDUCE = 7 };	/* micro_batch: the round of the ring */
 
 struct tb_step {
-	int32_t job, step;	/* step < 0: warm-up */
+	int32_t job, step;	/* step < 0: warm-up, from -warmup_steps; left out after a steady state */
 	int64_t start_ns, end_ns;	/* first F start .. last operation end, over all stages */
 	int64_t compute_ns;	/* sum over stages */
 };

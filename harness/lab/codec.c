@@ -65,6 +65,8 @@ json_t *codec_cell(const struct tb_cell *c)
 			 "steps", c->steps, "congestion_control", c->congestion_control,
 			 "sockets_per_hop", c->sockets_per_hop, "compute", (int)c->compute, "timeout_s", c->timeout_s);
 
+	if (c->steady_ppm)
+		json_object_set_new(cell, "steady", json_pack("[i,i]", c->steady_ppm, c->steady_steps));
 	if (c->script)
 		json_object_set_new(cell, "script", codec_script(c->script));
 	return cell;
@@ -163,6 +165,9 @@ int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
 		if (rc)
 			return rc;
 	}
+	if (json_object_get(in, "steady") && json_unpack_ex(json_object_get(in, "steady"), &je, 0, "[i,i!]",
+							    &out->steady_ppm, &out->steady_steps))
+		return bad(e, "cell: steady", &je);
 	if (!json_object_get(in, "script"))
 		return 0;
 	out->script = calloc(1, sizeof(*out->script));

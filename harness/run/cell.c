@@ -107,7 +107,8 @@ int cell_build(const struct moment *m, const struct lab_net *net, const double *
 
 	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps,
 				 .transport = t->transport, .compute = t->compute,
-				 .sockets_per_hop = t->sockets_per_hop };
+				 .sockets_per_hop = t->sockets_per_hop,
+				 .steady_ppm = (int)lround(t->steady_within * 1e6), .steady_steps = t->steady_steps };
 	out->jobs = calloc((size_t)(m->n ? m->n : 1), sizeof(*out->jobs));
 	if (!out->jobs)
 		return bace_fail(e, ENOMEM, "cell of %d jobs: out of memory", m->n);

@@ -48,13 +48,17 @@ static int64_t leave_link(const struct worker_hop_spec *h, int64_t made, int64_t
 
 /* ---- starting operations ---- */
 
-static int check_wanted(const struct engine *en, const struct stage *st, int hop,
+static int check_wanted(struct engine *en, struct stage *st, int hop,
 			const struct message *m, struct bace_err *e)
 {
-	int step = st->step - en->spec->warmup_steps;
 	enum message_kind kind = st->op.kind == OP_FORWARD ? MESSAGE_ACTIVATION : MESSAGE_GRADIENT;
-	int chunk = sender_chunk(en, hop, &st->op);
+	int chunk = sender_chunk(en, hop, &st->op), step;
 
+	/* Stage 0 says by its first message that the warm-up is over. */
+	if (en->spec->steady_ppm && m->step == 0 && st->step < en->spec->warmup_steps && st->it.i == 1 &&
+	    st->passed == st->ended)
+		engine_skip_warmup(en, st);
+	step = st->step - en->spec->warmup_steps;
 	if (m->step == step && m->micro_batch == st->op.micro_batch && m->chunk == chunk)
 		return 0;
 	return bace_fail(e, EPROTO, "hop %d step %d: stage %d wanted the %s of step %d micro-batch %d chunk "
@@ -108,6 +112,33 @@ void engine_stretch(struct engine *en, int ppm)
 
 /* ---- steps ---- */
 
+void engine_skip_warmup(struct engine *en, struct stage *st)
+{
+	int n = en->spec->warmup_steps - st->step;
+
+	/* All that counts steps: nothing of the one before is under way any more. */
+	st->step += n;
+	st->ended += n;
+	st->passed += n;
+	st->tokens += st->spec->stage < last_stage(en) ? n : 0;
+	st->record->step = 0;
+	en->skipped = n;
+}
+
+static void consider_steady(struct engine *en, struct stage *st)
+{
+	const struct worker_spec *s = en->spec;
+
+	steady_begin_step(&en->steady, st->free_at);
+	if (s->steady_ppm && st->step < s->warmup_steps && steady_reached(&en->steady, s->steady_steps, s->steady_ppm))
+		engine_skip_warmup(en, st);
+}
+
+int engine_skipped(const struct engine *en)
+{
+	return en->skipped;
+}
+
 void engine_begin_step(struct engine *en, struct stage *st)
 {
 	schedule_begin(&st->it, &en->spec->schedule, st->spec->stage);
@@ -139,6 +170,7 @@ static int pass_token(struct engine *en, struct stage *st, struct bace_err *e)
 		if (st->passed == total_steps(en))
 			return 0;
 		engine_begin_step(en, st);
+		consider_steady(en, st);
 		return engine_try_start(en, st, e);
 	}
 	int hop = en->hop_at[stage - 1];
@@ -330,6 +362,8 @@ int engine_go(struct engine *en, int64_t at, struct bace_err *e)
 		int rc;
 
 		en->stages[i].free_at = at;
+		if (en->stages[i].spec->stage == 0)
+			steady_begin_step(&en->steady, at);
 		rc = engine_try_start(en, &en->stages[i], e);
 		if (rc)
 			return rc;

@@ -56,6 +56,8 @@ int engine_advance(struct engine *en, int64_t now, struct bace_err *e);
 int64_t engine_deadline(const struct engine *en);
 bool engine_done(const struct engine *en);
 
+/* Warm-up steps that were left out, as far as the stages here know. */
+int engine_skipped(const struct engine *en);
 /* The step (< 0: warm-up) that the stage at this end of the hop is in. */
 int engine_step_at(const struct engine *en, int hop);
 /* -ETIMEDOUT, and what is being waited for: "hop 2 step 3: no activation ...". */

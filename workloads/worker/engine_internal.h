@@ -3,6 +3,7 @@
 #define BACE_WORKER_ENGINE_INTERNAL_H
 
 #include "workloads/worker/engine.h"
+#include "workloads/worker/steady.h"
 
 struct arrival {
 	struct message m;
@@ -52,6 +53,8 @@ struct engine {
 	int n_reducing;			/* stages */
 	bool going;
 	int stretch_ppm;
+	int skipped;			/* warm-up steps */
+	struct steady steady;		/* of stage 0, if it is here */
 	struct timeline timeline;
 };
 
@@ -73,6 +76,8 @@ static inline int last_stage(const struct engine *en)
 /* Hop number that brings an operation its input; -1: none needed. */
 int engine_input_hop(const struct engine *en, int stage, const struct op *op);
 void engine_begin_step(struct engine *en, struct stage *st);
+/* The stage leaves the rest of the warm-up out. */
+void engine_skip_warmup(struct engine *en, struct stage *st);
 /* The stage has ended the step's operations and its all-reduce. */
 int engine_end_step(struct engine *en, struct stage *st, struct bace_err *e);
 /* Starts the stage's next operation if its input is there. */

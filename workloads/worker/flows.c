@@ -99,7 +99,7 @@ void flows_step_ended(struct flows *f, int slot, int step)
 
 		read_counters(&f->hops[i], &now);
 		x->rows[x->n_rows++].t = now.t;
-		if (step == -1)
+		if (step < 0)			/* any may be the warm-up's last */
 			x->start = now;
 	}
 }

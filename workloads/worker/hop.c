@@ -59,7 +59,7 @@ static uint64_t expected(const struct lane *l)
 
 	if (worker_is_ring(h->spec, hop_spec(h)->hop))
 		a_step = has_data && from_below(h) ? (uint64_t)worker_ring_rounds(h->spec) : 0;
-	return a_step * (uint64_t)(h->spec->warmup_steps + h->spec->steps);
+	return a_step * (uint64_t)(h->spec->warmup_steps + h->spec->steps - h->events->skipped(h->events->arg));
 }
 
 /* ---- receiving ---- */

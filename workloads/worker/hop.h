@@ -16,6 +16,8 @@ struct hop_events {
 	int (*received)(void *arg, int hop, const struct message *m, int64_t first, int64_t now,
 			struct bace_err *e);
 	void (*sent)(void *arg, int hop, const struct message *m, int64_t now);
+	/* Steps of the spec that are left out. */
+	int (*skipped)(void *arg);
 	/* For messages of errors. */
 	int (*step)(void *arg, int hop);
 	void *arg;

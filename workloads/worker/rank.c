@@ -92,6 +92,11 @@ static int hop_step(void *arg, int hop)
 	return r->phase < GOING ? INT32_MAX : engine_step_at(r->engine, hop);
 }
 
+static int steps_skipped(void *arg)
+{
+	return engine_skipped(((const struct rank *)arg)->engine);
+}
+
 static int on_computed(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
 {
 	/* The turn's end collects. */
@@ -388,7 +393,7 @@ static int prepare(struct rank *r, struct bace_err *e)
 	if (rc)
 		return rc;
 	r->events = (struct hop_events){ .received = hop_received, .sent = hop_sent,
-					 .step = hop_step, .arg = r };
+					 .step = hop_step, .skipped = steps_skipped, .arg = r };
 	r->hops = calloc((size_t)r->spec.n_hops + 1, sizeof(*r->hops));
 	r->ended = calloc((size_t)r->spec.n_stages, sizeof(*r->ended));
 	if (!r->hops || !r->ended)

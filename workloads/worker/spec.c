@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "workloads/worker/steady.h"
 #include "workloads/worker/worker.h"
 
 #define NS_PER_MS 1000000
@@ -311,6 +312,23 @@ static int read_replicas(const json_t *j, struct worker_spec *out, struct bace_e
 	return rc;
 }
 
+static int read_steady(const json_t *j, struct worker_spec *out, struct bace_err *e)
+{
+	static const char *const known[] = { "ppm", "steps" };
+	json_int_t ppm = 0, steps = 0;
+	int rc = check_keys(j, "steady", known, ARRAY_LEN(known), e);
+
+	if (!rc)
+		rc = get_int(j, "steady", "ppm", 1, 1000000, &ppm, e);
+	if (!rc)
+		rc = get_int(j, "steady", "steps", 2, STEADY_STEPS_MAX, &steps, e);
+	if (!rc && out->replicas > 1)
+		rc = bace_fail(e, ENOTSUP, "spec: `steady' with %d replicas: all must leave out the same steps", out->replicas);
+	out->steady_ppm = (int)ppm;
+	out->steady_steps = (int)steps;
+	return rc;
+}
+
 static int read_steps(const json_t *j, struct worker_spec *out, struct bace_err *e)
 {
 	json_int_t warmup = 0, steps = 0;
@@ -320,7 +338,7 @@ static int read_steps(const json_t *j, struct worker_spec *out, struct bace_err 
 		rc = get_int(j, "spec", "steps", 1, STEPS_MAX, &steps, e);
 	out->warmup_steps = (int)warmup;
 	out->steps = (int)steps;
-	return rc;
+	return rc || !json_object_get(j, "steady") ? rc : read_steady(json_object_get(j, "steady"), out, e);
 }
 
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e)
@@ -328,7 +346,7 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
 		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
 		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
-		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms", "replicas", "replica" };
+		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms", "replicas", "replica", "steady" };
 	json_int_t v = 0, rank = -1;
 	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
 

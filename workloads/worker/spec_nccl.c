@@ -18,14 +18,19 @@ static int check_hops(const struct worker_spec *s, struct bace_err *e)
 	if (s->n_stages != 1)
 		return bace_fail(e, ENOTSUP, "spec: with `nccl' a worker plays one stage, not %d: the order of its calls "
 				 "must be known beforehand", s->n_stages);
+	if (s->steady_ppm)
+		return bace_fail(e, ENOTSUP, "spec: `steady': the order of NCCL's calls must be known beforehand");
 	if (s->replicas > 1)
 		return bace_fail(e, ENOTSUP, "spec: `replicas' = %d: a job with nccl hops has one", s->replicas);
-	/* With calls in one order a rank's send may wait for a receive that waits for
-	 * it, unless the message fits into buffers; and of 2 stages the two hops join
-	 * the same ranks, which NCCL, without tags, cannot tell apart. */
+	/* A communicator carries calls out in one order. With m > p, a stage 0 that sends a
+	 * gradient round to the last stage waits for a receive there that stands behind a
+	 * send which waits, by way of the stages between, for stage 0. Sending each F
+	 * together with the B after it, as Megatron-LM does, would help, but holds the
+	 * message back: that is not the schedule that is simulated. */
 	if (s->schedule.kind == SCHED_INTERLEAVED_1F1B)
-		return bace_fail(e, ENOTSUP, "spec: interleaved-1f1b cannot run over NCCL: its ranks would wait for "
-				 "each other");
+		return bace_fail(e, ENOTSUP, "spec: interleaved-1f1b cannot run over NCCL: a communicator carries its "
+				 "calls out in one order, and from the steady state on (m > p) the sends of its ranks would "
+				 "wait for each other in a circle");
 	return 0;
 }
 

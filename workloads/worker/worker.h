@@ -37,6 +37,10 @@
  *				from when its header came
  *    "timeline": "ops"		"none", or "full" for sends too
  *    "replicas": 1, "replica": 0	data parallelism, see above
+ *    "steady": {"ppm": N, "steps": K}	the warm-up ends early, when each of the last
+ *				K steps of stage 0 was within N millionths of their
+ *				median; warmup_steps is then the most that it takes.
+ *				Step 0 is the next; those left out are in no report
  *    "sockets": 1		of a tcp hop: its larger messages are striped over them
  *    "peer_timeout_ms": 3000	a tcp peer that acknowledges nothing for so long is gone
  *    "compute": "timed"	"cpu": matrix products on a core, for as long as the
@@ -189,6 +193,7 @@ struct worker_spec {
 	int n_hops;			/* here */
 	struct worker_hop_spec *hops;
 	int warmup_steps, steps;
+	int steady_ppm, steady_steps;	/* ends the warm-up early; 0: never */
 	char congestion_control[16];
 	int64_t connect_timeout_ns, go_timeout_ns, step_timeout_ns, peer_timeout_ns;
 };

@@ -57,6 +57,12 @@ class Probe(unittest.TestCase):
         text = bace("probe", "10.99.0.2", "--seconds", "0", ns="bwk-0").stdout
         self.assertRegex(text, r"^RTT to +10\.99\.0\.2 +median +[\d.]+ ms .* n = \d+ of 50\n$")
 
+    def test_the_port_is_taken(self):
+        self.respond()
+        r = bace("probe", "--respond", ns="bwk-1")
+        self.assertEqual(r.returncode, 1)
+        self.assertRegex(r.stderr, r"7411: Address already in use")
+
     def test_nobody_responds(self):
         r = bace("probe", "10.99.0.2", "--seconds", "0", ns="bwk-0")
         self.assertEqual(r.returncode, 1)

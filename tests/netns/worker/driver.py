@@ -183,7 +183,8 @@ class Job:
                             "w_ns": o.get("w_ns", 0)}],
                 "hops": [self._hop(h, stage) for h in hops], "warmup_steps": o.get("warmup_steps", 1),
                 "steps": o.get("steps", 2), "congestion_control": "",
-                "connect_timeout_ms": o.get("connect_timeout_ms", 20000),
+                "connect_timeout_ms": o.get("connect_timeout_ms", 20000), **({"host": o["host"]} if "host" in o else {}),
+                **({"steady": o["steady"]} if "steady" in o else {}),
                 "step_timeout_ms": o.get("step_timeout_ms", 20000)}
 
     def start(self):

@@ -88,6 +88,13 @@ class Peers(Fault):
         for rank, hop in ((0, 0), (2, 1)):
             self.fails(job.ranks[rank], rf"^j rank {rank}: hop {hop} step 1: .*(the peer closed|reset by peer)", "peer")
 
+    def test_dies_in_step_3(self):
+        """The line names rank, host, hop and step."""
+        job = self.slow(2, steps=6, host="tokyo-0").begin()
+        time.sleep(3.4 * 3 * 0.18)
+        job.ranks[1].kill()
+        self.fails(job.ranks[0], r"^j rank 0 on tokyo-0: hop 0 step 3: .*(the peer closed|reset by peer)", "peer")
+
     def test_hangs_in_step_1(self):
         job = self.slow(2, step_timeout_ms=1200).begin()
         time.sleep(1.4 * 3 * 0.18)
@@ -377,6 +384,11 @@ class Refused(Fault):
         good = Job(2).spec(0)
         self.refused({}, r"^`mode' = nothing: must be pipeline")
         self.refused({**good, "micro_batches": 0}, r"`micro_batches' = 0: must be 1 to")
+        for size in (0, 63, 4 * 2**30 + 1, 8 * 2**30, 2**63 - 1):
+            self.refused({**good, "hops": [{**good["hops"][0], "bytes": size}]},
+                         rf"^j rank 0: hop 0: `bytes' = {size}: must be 64 to 4294967296$")
+        self.refused({**good, "steady": {"ppm": 0, "steps": 3}}, r"steady: `ppm' = 0: must be 1 to 1000000")
+        self.refused({**good, "steady": {"ppm": 1, "steps": 3, "of": 1}}, r"steady: unknown key `of'")
         self.refused({**good, "hops": []}, r"stage 0: its hop 0 is not in the spec")
         self.refused({**good, "overlap": False}, r"hop 0: `overlap' = false needs its `rate_bps'")
         self.refused({**good, "steps": 1000000}, r"timeline of .* at most \d+ in all", 1, "system")
@@ -384,6 +396,15 @@ class Refused(Fault):
                      r"^j rank 1: hop 0: listen on 192\.0\.2\.1: Cannot assign requested address$", 1, "system")
         self.refused({**Job(2).spec(1), "hops": [{**Job(2).spec(1)["hops"][0], "addr": "here"}]},
                      r"^j rank 1: hop 0: address `here': not IPv4 or IPv6$")
+
+    def test_no_port_is_free(self):
+        """The kernel gives ports of this range; the only one is taken."""
+        self.network()
+        driver.run("ip netns exec bwk-1 sysctl -qw net.ipv4.ip_local_port_range='40000 40000'")
+        first = self.worker({**Job(2, where=PAIR).spec(1)}, "bwk-1")
+        self.assertEqual(first.event(), {"event": "listening", "hop": 0, "port": 40000})
+        second = self.worker({**Job(2, where=PAIR, host="b").spec(1)}, "bwk-1")
+        self.fails(second, r"^j rank 1 on b: hop 0: listen on 10\.99\.0\.2: Address already in use$", "system")
 
     def test_congestion_control_that_is_not_there(self):
         job = self.job(2).start()

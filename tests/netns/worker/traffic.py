@@ -101,6 +101,20 @@ class Complete(unittest.TestCase):
                 self.assertGreater(op[5], op[4])
                 self.assertLessEqual(op[5], after[4])
 
+    def test_steady_state(self):
+        """Steps that are within any bound: the warm-up takes what is compared, and one more makes the first."""
+        for m in (1, 4):
+            job = Job(3, micro_batches=m, warmup_steps=12, steps=2, steady={"ppm": 1000000, "steps": 3}).begin()
+            for stage, r in enumerate(job.done()):
+                self.assertEqual([s[:2] for s in r["steps"]], [[stage, k] for k in (-12, -11, -10, 0, 1)])
+                for f in r["flows"]:
+                    self.assertEqual([s[0] for s in f["steps"]], [-12, -11, -10, 0, 1])
+                    # The end of the last step of the warm-up is said within the measured part.
+                    self.assertEqual(f["measured"]["payload_bytes"], 2 * 100000 * m + (0 if f["forward"] else 3 * 64))
+        job = Job(3, warmup_steps=4, steps=1, steady={"ppm": 1, "steps": 3}).begin()
+        for r in job.done():
+            self.assertIn([s[1] for s in r["steps"]], ([-4, -3, -2, -1, 0], [-4, -3, -2, 0]))
+
     def test_ipv6(self):
         job = Job(2, where=[(None, "::1")] * 2).begin()
         self.check(job, job.done(), [4, 4])

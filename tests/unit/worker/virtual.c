@@ -120,7 +120,7 @@ static void fill_spec(const struct vpipe *p, int worker, int replica, struct wor
 
 	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .shared_clock = true,
 		.overlap = !p->no_overlap, .timeline = p->timeline, .warmup_steps = p->warmup_steps,
-		.steps = p->steps, .replicas = replicas(p), .replica = replica };
+		.steps = p->steps, .steady_ppm = p->steady_ppm, .steady_steps = p->steady_steps, .replicas = replicas(p), .replica = replica };
 	s->stages = calloc((size_t)n, sizeof(*s->stages));
 	s->hops = calloc(3 * (size_t)n, sizeof(*s->hops));
 	for (int i = 0; i < n; i++) {

@@ -12,7 +12,7 @@
 
 struct vpipe {
 	struct schedule_spec schedule;
-	int warmup_steps, steps;
+	int warmup_steps, steps, steady_ppm, steady_steps;
 	enum timeline_kind timeline;
 	int64_t duration[VSTAGES_MAX][3];	/* by op_kind */
 	/* Hop h, both directions: forward, backward. */
