@@ -169,6 +169,11 @@ static const struct broken broken[] = {
 	{ E, "{ name = \"bace\"; }", "{ name = \"external\"; }", { { E, 4, "key `policies[0].command' is missing" } } },
 	{ E, "jobs = \"j\";", "jobs = \"j\";\ntestbed = { congestion_control = \"cubic; rm\"; };", { { E, 3, "must be the kernel's name" } } },
 	{ E, "jobs = \"j\";", "jobs = \"j\";\ntestbed = { congestion_control = \"a_very_long_algorithm\"; };", { { E, 3, "must be shorter than 16 bytes" } } },
+	{ E, "jobs = \"j\";", "jobs = \"j\";\ntestbed = { steady = { within = 0.02; }; };",
+	  { { E, 3, "warmup_steps = 1 is the most that the warm-up takes: must be above the 3 steps" } } },
+	{ E, "jobs = \"j\";", "jobs = \"j\";\ntestbed = { warmup_steps = 9; steady = { steps = 3; }; };", { { E, 3, "key `testbed.steady.within' is missing" } } },
+	{ E, "jobs = \"j\";", "jobs = \"j\";\ntestbed = { transport = \"nccl\"; warmup_steps = 9; steady = { within = 0.02; }; };",
+	  { { E, 3, "needs transport = \"tcp\"" } } },
 	{ E, "jobs = \"j\";", "jobs = \"j\";\nview = { bandwidth_noise = -1; };", { { E, 3, "key `view.bandwidth_noise' = -1: must be" } } },
 	/* files */
 	{ E, "cluster = \"c\"", "cluster = \"cc\"", { { E, 1, "clusters/cc.cfg: No such file or directory; did you mean `c'?" } } },
