@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """What the worker's transport reaches, beside iperf3 and ping in the same run:
 goodput of one connection and of four, and one-way latency of the smallest
-message. Prints medians and their ratio; asserts nothing."""
+message. Prints medians and their ratio; asserts nothing.
+
+usage: transport.py [ROUNDS] [SECONDS]
+"""
 import json
 import os
 import re
@@ -14,8 +17,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import driver		# noqa: E402
 from driver import Job, Worker		# noqa: E402
 
-ROUNDS = 5
-SECONDS = 2.0
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+SECONDS = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0		# of each goodput
 WHERE = [("bwk-0", "10.99.0.1"), ("bwk-1", "10.99.0.2")]
 CONTROL = "cubic"
 UNSHAPED_BPS = 8e9		# about, shared with what else runs
@@ -31,8 +34,8 @@ def iperf3(cc, sockets):
                               stdout=subprocess.DEVNULL)
     time.sleep(0.3)
     # The first 30 % is left out, as the probe does.
-    text = driver.output(f"ip netns exec bwk-0 iperf3 -J -c 10.99.0.2 -t {0.7 * SECONDS:.0f} "
-                         f"-O {0.3 * SECONDS:.0f} -C {cc} -P {sockets}")
+    text = driver.output(f"ip netns exec bwk-0 iperf3 -J -c 10.99.0.2 -t {max(1, round(0.7 * SECONDS))} "
+                         f"-O {max(1, round(0.3 * SECONDS))} -C {cc} -P {sockets}")
     server.wait()
     return json.loads(text)["end"]["sum_received"]["bits_per_second"]
 
