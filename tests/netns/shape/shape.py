@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`bace shape` as a lab engineer uses it, between two gateways and their hosts.
 
-usage: shape.py [nfqueue|netem]     netem: in User-Mode Linux (uml-run.sh)
+usage: shape.py [nfqueue|netem] [agree]     netem: in User-Mode Linux (uml-run.sh)
+agree: beside ping, iperf3 and tc -j; wants an idle machine
 
   a (10.16.0.10) -- lan0 ga wan0 -- wan0 gb lan0 -- b (10.17.0.10)     10.99.0.0/24 between
 """
@@ -373,6 +374,51 @@ class Shape(unittest.TestCase):
             responder.wait(PATIENCE_S)
 
 
+def iperf3_bps(frm, to, addr):
+    """By the receiver's intervals, without the first second and what comes after the end."""
+    seconds = 6
+    run(f"ip netns exec {to} iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.5")
+    said = json.loads(output(f"ip netns exec {frm} iperf3 -J --get-server-output -P 4 -t {seconds} -c {addr}"))
+    sums = [i["sum"] for i in said["server_output_json"]["intervals"] if i["sum"]["start"] >= 1 and i["sum"]["end"] <= seconds]
+    return 8 * sum(s["bytes"] for s in sums) / sum(s["seconds"] for s in sums)
+
+
+@unittest.skipUnless("agree" in sys.argv, "")
+class Agree(unittest.TestCase):
+    """What `verify` measures, tools that are not ours measure as well."""
+
+    def tearDown(self):
+        for ns in ("ga", "gb"):
+            shape(ns, "clear")
+
+    def test_verify_and_others_agree(self):
+        f = write_shape("s")
+        for ns in ("ga", "gb"):
+            shape(ns, "apply", "--detach", "--host", ns, f)
+        classes = output("tc -n ga class show dev wan0")
+        self.assertIn("rate 20Mbit ceil 20Mbit", classes)
+        leaf = [q for q in json.loads(output("tc -n ga -j qdisc show dev wan0")) if q["kind"] == "bfifo"]
+        self.assertEqual([str(q["options"]["limit"]) for q in leaf], ["150000"])
+        responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
+        try:
+            until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")
+            verdict = json.loads(shape("a", "verify", "--json", "--host", "ga", "--seconds", "6", f, ok=None).stdout)
+        finally:
+            responder.terminate()
+            responder.wait(PATIENCE_S)
+        ours = {(c["from"], c["what"]): c for c in verdict["checks"]}
+        rows = [("RTT, ping", ours["a", "RTT"], 1e3, rtt_ms(), 0.01, 0.5, "ms"),
+                ("a -> b, iperf3", ours["a", "TCP goodput"], 1e-6, iperf3_bps("a", "b", "10.17.0.10") / 1e6, 0.02, 0, "Mbit/s"),
+                ("b -> a, iperf3", ours["b", "TCP goodput"], 1e-6, iperf3_bps("b", "a", "10.16.0.10") / 1e6, 0.02, 0, "Mbit/s")]
+        for what, c, unit, theirs, _, _, name in rows:
+            print(f"{what:16} verify {c['measured'] * unit:8.3f} [{c['ci_low'] * unit:.3f}, {c['ci_high'] * unit:.3f}] {name}, "
+                  f"theirs {theirs:8.3f}, ratio {c['measured'] * unit / theirs:.4f}")
+        # As far as verify itself says how sure it is.
+        for what, c, unit, theirs, part, more, _ in rows:
+            self.assertGreaterEqual(theirs, c["ci_low"] * unit - part * theirs - more, what)
+            self.assertLessEqual(theirs, c["ci_high"] * unit + part * theirs + more, what)
+
+
 def dumps(ns):
     """tc -j read-backs without counters, and without what only one of the two can say."""
     text = []
@@ -403,7 +449,8 @@ def main():
     run("mount -t tmpfs tmpfs /run; mkdir /run/netns")
     os.environ["XTABLES_LOCKFILE"] = "/run/xtables.lock"
     network()
-    unittest.main(argv=[a for a in sys.argv if a not in ("netem", "nfqueue")], verbosity=2, warnings="ignore")
+    names = [a for a in sys.argv if a not in ("netem", "nfqueue", "agree")]
+    unittest.main(argv=names + ["Agree"] if "agree" in sys.argv else names, verbosity=2, warnings="ignore")
 
 
 main()

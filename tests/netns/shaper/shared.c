@@ -3,6 +3,8 @@
  * one link from A to B by what each wants; nobody else is touched.
  *
  *   s1 s2 s3 (10.16.0.11-13) --+-- d1 d2 (10.17.0.11-12)       one switch
+ *
+ * usage: netns-shaper-shared nfqueue [RATE]      of the link; 60mbit
  */
 #include "tests/netns/shaper/support.h"
 
@@ -23,7 +25,6 @@
 #include <unistd.h>
 
 #define HOSTS 3
-#define CAPACITY 60000000ull
 #define PERIOD_NS 100000000ll
 #define FRAMING (1514.0 / 1448)
 #define TRIES 3
@@ -35,6 +36,7 @@ struct sender {
 };
 
 static struct sender senders[HOSTS];
+static uint64_t capacity = 60000000;
 
 static void switch_up(void)
 {
@@ -72,7 +74,7 @@ static void shape(int i)
 {
 	struct shape_link l = { .name = "b", .region = 1, .n_prefixes = 1,
 				.prefixes = { { .family = AF_INET, .len = 16, .addr = { 10, 17 } } },
-				.rate_bps = CAPACITY / HOSTS, .buffer_bytes = 150000 };
+				.rate_bps = capacity / HOSTS, .buffer_bytes = 150000 + capacity / 2000 };
 	const struct shape_spec s = { .egress = "eth0", .mtu = 1500, .n_links = 1, .links = &l };
 	char path[32];
 	struct bace_err e;
@@ -120,7 +122,7 @@ static void divide(int64_t period_ns)
 		senders[i].bytes = st.v[0].bytes;
 		shape_stats_free(&st);
 	}
-	shape_divide(CAPACITY, CAPACITY / 100, period_ns, v, HOSTS);
+	shape_divide(capacity, capacity / 100, period_ns, v, HOSTS);
 	for (int i = 0; i < HOSTS; i++) {
 		const struct shape_change c = { .region = 1, .set = SHAPE_SET_RATE, .rate_bps = v[i].rate_bps };
 
@@ -176,7 +178,7 @@ static double received_bps(int i, double from_s, double to_s)
 
 static bool near_capacity(double bps)
 {
-	return fabs(bps / (double)CAPACITY - 1) <= 0.03;
+	return fabs(bps / (double)capacity - 1) <= 0.03;
 }
 
 /* Three for 5 s, then s3 stops: from 1 s later the other two have all. */
@@ -196,8 +198,8 @@ static bool three_then_two(void)
 	jain = sum * sum / (HOSTS * squares);
 	/* The flows began a third of a second apart. */
 	two = received_bps(0, 7, 9.5) + received_bps(1, 7, 9.5);
-	print_message("three: %.4f of the link, Jain %.4f; two: %.4f of it\n", sum / (double)CAPACITY, jain,
-		      two / (double)CAPACITY);
+	print_message("three: %.4f of the link, Jain %.4f; two: %.4f of it\n", sum / (double)capacity, jain,
+		      two / (double)capacity);
 	return near_capacity(sum) && jain >= 0.95 && near_capacity(two);
 }
 
@@ -219,8 +221,8 @@ static void the_reverse_direction_is_untouched(void **state)
 	assert_string_equal(classes, "");
 	flow(0, "d1", 4);
 	bps = iperf3_tcp("d1", "s2", "10.16.0.12", 2, "-C cubic");
-	print_message("reverse: %.0f Mbit/s beside a link of %.0f\n", bps / 1e6, CAPACITY / 1e6);
-	assert_true(bps > 2 * (double)CAPACITY);
+	print_message("reverse: %.0f Mbit/s beside a link of %.0f\n", bps / 1e6, capacity / 1e6);
+	assert_true(bps > 2 * (double)capacity);
 }
 
 static int body(void)
@@ -235,5 +237,7 @@ static int body(void)
 
 int main(int argc, char **argv)
 {
+	if (argc > 2 && bace_parse_rate_bps(argv[2], &capacity, NULL))
+		return 2;
 	return sandbox_main(argc, argv, body);
 }
