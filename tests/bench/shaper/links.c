@@ -33,7 +33,7 @@ static void plan(const struct shape_spec *s)
 
 /* The receiver's own intervals, without the first second: no slow start, and
  * nothing that only stood in a buffer when the flow ended. */
-static double steady_bps(int seconds)
+static double steady_bps(int seconds, uint64_t window_bytes)
 {
 	json_t *root, *interval;
 	double bytes = 0, s = 0;
@@ -41,7 +41,8 @@ static double steady_bps(int seconds)
 	size_t k;
 
 	sh("ip netns exec a iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.3");
-	out = sh_output("ip netns exec b iperf3 -J --get-server-output -C cubic -t %d -c " ADDR_A, seconds);
+	out = sh_output("ip netns exec b iperf3 -J --get-server-output -C cubic -w %llu -t %d -c " ADDR_A,
+			(unsigned long long)window_bytes, seconds);
 	root = json_loads(out, 0, NULL);
 	json_array_foreach(json_object_get(json_object_get(root, "server_output_json"), "intervals"), k, interval) {
 		const json_t *sum = json_object_get(interval, "sum");
@@ -57,9 +58,10 @@ static double steady_bps(int seconds)
 	return s > 0 ? bytes * 8 / s * FRAMING : 0;
 }
 
-/* As long as one GSO packet of 64 kB more or less is below a quarter of what is
- * asked; and a buffer in which cubic does not have to lose anything: what is
- * sent again is of the rate, and not of the goodput. */
+/* A window that the buffer has room for keeps the link busy and loses nothing:
+ * what is sent again is of the rate and not of the goodput, and what waits for
+ * it at the receiver comes in lumps. And a packet more or less in the time that
+ * is counted must be below a quarter of what is asked. */
 static void rates(void)
 {
 	static const struct {
@@ -77,14 +79,17 @@ static void rates(void)
 		struct shape_link l;
 		struct shape_spec s = spec_to_a(&l, rows[i].bps, 0);
 		double v[ROUNDS];
+		uint64_t window = rows[i].bps / 8 / 50 + 65536;	/* 20 ms, and one large packet */
+		bool slow = rows[i].bps <= 10000000;
 
-		l.buffer_bytes = rows[i].bps / 8 / 10 + 256000;
-		s.gso_max_bytes = rows[i].bps < 10000000 ? 2048 : 0;
+		l.buffer_bytes = 4 * window;
 		plan(&s);
+		sh("ip -n b link set eth0 gso_max_size %d", slow ? 2048 : 65536);
 		for (int k = 0; k < ROUNDS; k++)
-			v[k] = steady_bps(rows[i].bps < 10000000 ? 12 : 5) / 1e6;
+			v[k] = steady_bps(rows[i].bps < 10000000 ? 12 : 5, window) / 1e6;
 		table_row(rows[i].what, "Mbit/s", median(v, ROUNDS), (double)rows[i].bps / 1e6, rows[i].asked);
 	}
+	sh("ip -n b link set eth0 gso_max_size 65536");
 }
 
 /* Packets of 1042 bytes at three times the rate, first to last arrival. */
