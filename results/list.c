@@ -41,6 +41,7 @@ static int add_row(struct table *t, sqlite3_stmt *q, const char *status)
 	int rc = table_text(t, column_text(q, 0));
 
 	rc |= table_text(t, status);
+	rc |= table_text(t, column_text(q, 9));
 	rc |= table_text(t, column_text(q, 2));
 	rc |= table_text(t, column_text(q, 3));
 	rc |= table_text(t, column_text(q, 4));
@@ -51,8 +52,8 @@ static int add_row(struct table *t, sqlite3_stmt *q, const char *status)
 
 static json_t *row_json(sqlite3_stmt *q, const char *status)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "id", column_text(q, 0), "status", status,
-		"began_utc", column_text(q, 2), "experiment", column_text(q, 3), "backend", column_text(q, 4),
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "id", column_text(q, 0), "status", status,
+		"kind", column_text(q, 9), "began_utc", column_text(q, 2), "experiment", column_text(q, 3), "backend", column_text(q, 4),
 		"policies", sqlite3_column_int(q, 5), "placements", sqlite3_column_int(q, 6), "invalid",
 		sqlite3_column_int(q, 7));
 }
@@ -60,7 +61,7 @@ static json_t *row_json(sqlite3_stmt *q, const char *status)
 int results_print_runs(struct store *s, const struct runs_filter *f, FILE *to, bool json, bool color,
 		       int width, struct bace_err *e)
 {
-	static const struct column columns[] = { { "run", TEXT }, { "status", TEXT }, { "began", TEXT },
+	static const struct column columns[] = { { "run", TEXT }, { "status", TEXT }, { "kind", TEXT }, { "began", TEXT },
 		{ "experiment", FLEX }, { "backend", TEXT }, { "policies", COUNT }, { "placements", COUNT },
 		{ "invalid", COUNT } };
 	struct table t = { .title = "Runs", .columns = columns, .n_columns = ARRAY_LEN(columns) };
@@ -68,7 +69,7 @@ int results_print_runs(struct store *s, const struct runs_filter *f, FILE *to, b
 	sqlite3_stmt *q;
 	int n = 0, rc = store_query(s, "SELECT id, status, began_utc, experiment, backend, (SELECT count(DISTINCT"
 		" policy) FROM job_outcome WHERE run_id = r.id), (SELECT count(*) FROM placement WHERE run_id ="
-		" r.id AND valid), (SELECT count(*) FROM placement WHERE run_id = r.id AND NOT valid), process FROM"
+		" r.id AND valid), (SELECT count(*) FROM placement WHERE run_id = r.id AND NOT valid), process, " RUN_KIND " FROM"
 		" run r WHERE ?1 IS NULL OR experiment = ?1 ORDER BY id DESC", f ? f->experiment : NULL, &q, e);
 
 	while (!rc && (!f || !f->limit || n < f->limit) && sqlite3_step(q) == SQLITE_ROW) {
@@ -89,5 +90,20 @@ int results_print_runs(struct store *s, const struct runs_filter *f, FILE *to, b
 		rc = bace_fail(e, ENOMEM, "runs: out of memory");
 	json_decref(all);
 	table_free(&t);
+	return rc;
+}
+
+int store_run_kind(struct store *s, const char *run, char kind[16], struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	int rc = store_query(s, "SELECT " RUN_KIND " FROM run r WHERE id = ?", run, &q, e);
+
+	if (rc)
+		return rc;
+	if (sqlite3_step(q) == SQLITE_ROW)
+		snprintf(kind, 16, "%s", column_text(q, 0));
+	else
+		rc = store_fail(s, e, "read");
+	sqlite3_finalize(q);
 	return rc;
 }

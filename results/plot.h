@@ -27,6 +27,8 @@ int plot_finish(struct plot *p, const char *prefix, const char *title, const cha
 /* ---- the plots of a run; -ENODATA: nothing to draw ---- */
 int plot_measured_vs_predicted(struct store *s, const char *run, struct plot *p, struct bace_err *e);
 int plot_cost_vs_jct(struct store *s, const char *run, struct plot *p, struct bace_err *e);
+/* Inflation of the step time against the time until a change is seen. */
+int plot_overhead_curve(struct store *s, const char *run, struct plot *p, struct bace_err *e);
 int plot_jct_distribution(struct store *s, const char *run, struct plot *p, struct bace_err *e);
 
 #endif

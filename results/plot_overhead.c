@@ -15,7 +15,7 @@ static int read_curves(struct store *s, const char *run, struct curve *v, int *n
 {
 	sqlite3_stmt *q;
 	int rc = store_query(s, "SELECT subject, x, y, value, lo, hi FROM comparison WHERE run_id = ?1 AND kind ="
-			     " 'overhead' AND metric = 'inflation_percent' AND y > 0 ORDER BY rowid", run, &q, e);
+			     " 'overhead' AND metric = 'inflation_percent' AND x > 0 ORDER BY rowid", run, &q, e);
 
 	*n = 0;
 	if (rc)
@@ -35,7 +35,8 @@ static int read_curves(struct store *s, const char *run, struct curve *v, int *n
 			else
 				(*n)++;
 		}
-		if (!rc)
+		/* A method that never saw a change has a colour all the same. */
+		if (!rc && column_number(q, 2) > 0)
 			bace_buf_addf(&v[i].points, "%.9g %.9g %.9g %.9g %.9g\n", column_number(q, 2),
 				      column_number(q, 3), column_number(q, 4), column_number(q, 5),
 				      column_number(q, 1));
@@ -44,41 +45,58 @@ static int read_curves(struct store *s, const char *run, struct curve *v, int *n
 	return rc;
 }
 
-static int draw(struct curve *v, int n, char **svg, struct bace_err *e)
+static void draw(const struct curve *v, int n, struct plot *p)
 {
-	struct plot p;
-
-	plot_begin(&p, 640, 440);
 	for (int i = 0; i < n; i++)
-		bace_buf_addf(&p.script, "$c%d << EOD\n%sEOD\n", i, v[i].points.p);
-	bace_buf_addf(&p.script, "set logscale x\nset xlabel 'time until a changed rate is seen, loaded (s)'\n"
-		      "set ylabel 'inflation of the step time (%%), 95 %% interval'\nset key outside top left "
-		      "horizontal maxrows 3\nplot 0 with lines lc rgb '#808080' lw 1 dt 2 notitle");
+		if (v[i].points.p)
+			bace_buf_addf(&p->script, "$c%d << EOD\n%sEOD\n", i, v[i].points.p);
+	bace_buf_addf(&p->script, "set logscale x\nset xlabel 'time until a changed rate is seen, loaded (s)'\n"
+		      "set ylabel 'step time longer by (%%)'\nset key outside top left horizontal maxcols 2\nplot 0 with lines lc rgb '#808080' lw 1 dt 2 notitle");
 	for (int i = 0; i < n; i++) {
-		bace_buf_addf(&p.script, ", $c%d using 1:2 with lines lt %d notitle, $c%d using 1:2:3:4 with "
+		if (!v[i].points.p)
+			continue;
+		bace_buf_addf(&p->script, ", $c%d using 1:2 with lines lt %d notitle, $c%d using 1:2:3:4 with "
 			      "yerrorbars lt %d ps 0.8 title ", i, i + 1, i, i + 1);
-		plot_text(&p, v[i].name);
+		plot_text(p, v[i].name);
 	}
-	bace_buf_addf(&p.script, "\n");
-	return plot_finish(&p, "overhead", "Cost of monitoring against its delay",
-			   "Step-time inflation over the time until a changed link rate is seen, one curve a method, "
-			   "one point a period", svg, e);
+	bace_buf_addf(&p->script, "\n");
 }
 
-int results_write_overhead_plot(struct store *s, const char *run, const char *path, struct bace_err *e)
+static int overhead_curve(struct store *s, const char *run, int width, int height, struct plot *p, struct bace_err *e)
 {
 	struct curve v[PLOT_SERIES_MAX + 1] = { 0 };
-	CLEANUP_FREE char *svg = NULL;
 	int n, rc = read_curves(s, run, v, &n, e);
+	bool any = false;
 
-	if (!rc && !n)
+	for (int i = 0; i < n; i++)
+		any = any || v[i].points.p;
+	if (!rc && !any)
 		rc = bace_fail(e, ENODATA, "nothing to plot: no change of a link was seen by any method");
-	if (!rc)
-		rc = draw(v, n, &svg, e);
+	if (!rc) {
+		plot_begin(p, width, height);
+		draw(v, n, p);
+	}
 	for (int i = 0; i <= PLOT_SERIES_MAX; i++) {
 		free(v[i].name);
 		bace_buf_free(&v[i].points);
 	}
+	return rc;
+}
+
+int plot_overhead_curve(struct store *s, const char *run, struct plot *p, struct bace_err *e)
+{
+	return overhead_curve(s, run, 480, 400, p, e);
+}
+
+int results_write_overhead_plot(struct store *s, const char *run, const char *path, struct bace_err *e)
+{
+	CLEANUP_FREE char *svg = NULL;
+	struct plot p;
+	int rc = overhead_curve(s, run, 640, 440, &p, e);
+
+	if (!rc)
+		rc = plot_finish(&p, "overhead", "Cost of monitoring against its delay", "Step-time inflation over the "
+				 "time until a changed link rate is seen, one curve a method, one point a period", &svg, e);
 	if (rc)
 		return rc;
 	CLEANUP_FCLOSE FILE *f = fopen(path, "we");

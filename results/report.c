@@ -129,7 +129,8 @@ static void write_title(struct report *r, sqlite3_stmt *q)
 {
 	const char *status = column_text(q, 2);
 
-	fputs("<header>\n<p class=\"kicker\">bace: measured against predicted</p>\n<h1>", r->to);
+	fprintf(r->to, "<header>\n<p class=\"kicker\">bace%s</p>\n<h1>", strcmp(r->kind, "run") ? "" : ": measured against "
+		"predicted");
 	html_text(column_text(q, 1), r->to);
 	fprintf(r->to, "</h1>\n<ul class=\"meta\">\n<li><span class=\"chip ");
 	html_text(status, r->to);
@@ -166,9 +167,10 @@ static int write_figures(struct report *r)
 {
 	struct accuracy a;
 	char small[128];
-	int rc = run_accuracy(r->s, r->run, NULL, &a, r->e);
+	int rc = strcmp(r->kind, "run") ? 0 : run_accuracy(r->s, r->run, NULL, &a, r->e);
 
-	if (rc)
+	/* bace robust and the like place nothing that could be measured. */
+	if (rc || strcmp(r->kind, "run"))
 		return rc;
 	if (!a.n) {
 		fprintf(r->to, "<p class=\"warn\">This run has no valid measured placement%s; what follows is "
@@ -215,9 +217,10 @@ static int write_run(struct report *r)
 	if (rc)
 		return rc;
 	fputs("<article>\n", r->to);
-	if (sqlite3_step(q) == SQLITE_ROW)
+	rc = store_run_kind(r->s, r->run, r->kind, r->e);
+	if (!rc && sqlite3_step(q) == SQLITE_ROW)
 		write_title(r, q);
-	else
+	else if (!rc)
 		rc = store_fail(r->s, r->e, "read");
 	sqlite3_finalize(q);
 	if (!rc)

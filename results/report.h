@@ -10,6 +10,7 @@ struct report {
 	FILE *to;
 	struct store *s;
 	const char *run;
+	char kind[16];			/* store_run_kind */
 	char prefix[32];		/* of ids, its own for every run of the page */
 	int n_plots;
 	bool no_gnuplot;		/* said once */
@@ -42,6 +43,8 @@ int report_gap(struct report *r);
 int report_gantt(struct report *r);
 int report_links(struct report *r);
 int report_robust(struct report *r);
+/* Of bace robust, metric "jct_gain" or "cost_gain"; nothing without an exact view. */
+int report_heat_map(struct report *r, const char *metric, const char *title);
 int report_overhead(struct report *r);
 int report_claims(struct report *r);
 

@@ -186,6 +186,9 @@ int store_add_moment(struct store *s, const char *run, const char *settings, con
 /* The full id of a run: itself, a prefix that only one has, or "last".
  * -ENOENT: none; err names the nearest. */
 int store_find_run(struct store *s, const char *given, char id[32], struct bace_err *e);
+/* Whose rows a run has, by its full id: "run" (also until there are any),
+ * "robust", "overhead" or "claims". */
+int store_run_kind(struct store *s, const char *run, char kind[16], struct bace_err *e);
 /* run_info.config_hash of a run, by its full id. */
 int store_run_config_hash(struct store *s, const char *run, uint64_t *hash, struct bace_err *e);
 

@@ -94,12 +94,23 @@ static int bytes_row(struct table *t, sqlite3_stmt *q)
 
 struct run_table_kind {
 	const char *title, *note, *sql;
-	struct column columns[12];
+	struct column columns[16];
 	int (*row)(struct table *t, sqlite3_stmt *q);
 };
 
 #define WANTED_POLICY " AND (?2 IS NULL OR policy = ?2)"
 #define WANTED WANTED_POLICY " AND (?3 IS NULL OR job = ?3)"
+
+/* Rows of bace robust: "BASELINE; WORLD" apart, ages and noise as they are said. */
+#define BASELINE(of) "substr(" of ", 1, instr(" of " || '; ', '; ') - 1)"
+#define WORLD(of) "substr(" of ", instr(" of " || '; ', '; ') + 2)"
+#define AGE(of) "CASE WHEN " of " = 0 THEN '0' WHEN " of " < 1 THEN printf('%g ms', 1000 * " of ") WHEN " of \
+	" < 60 THEN printf('%g s', " of ") WHEN " of " < 3600 THEN printf('%g min', " of " / 60) ELSE printf('%g h', " \
+	of " / 3600) END"
+#define NOISE(of) "printf('%g %%', 100 * " of ")"
+/* One metric of a group of rows of table comparison. */
+#define MEDIAN(of, arm) of "(CASE WHEN metric = 'median_percent' AND against = '" arm "' THEN value END) / 100"
+#define ONLY(metric, column) "max(CASE metric WHEN '" metric "' THEN " column " END)"
 
 static const struct run_table_kind kinds[N_RUN_TABLES] = {
 	[TABLE_PLACEMENTS] = {
@@ -180,6 +191,78 @@ static const struct run_table_kind kinds[N_RUN_TABLES] = {
 		"Skipped or failed", NULL,
 		"SELECT policy, what, why FROM skip WHERE run_id = ?1" WANTED_POLICY " ORDER BY rowid",
 		{ { "policy", TEXT }, { "what", TEXT }, { "why", FLEX } }, plain_row },
+	[TABLE_ROBUST] = {
+		"Gains: exact view and least",
+		"Gain: 1 - sum of the policy / sum of the baseline, mean over seeds, with its 95 % interval under the "
+		"exact view. Least: over the views whose noise is uniform, additive and independent, and which view "
+		"that is. HOLDS: in how many of these views the gain does.",
+		"WITH c AS MATERIALIZED (SELECT rowid id, * FROM comparison WHERE run_id = ?1 AND kind = 'robust' AND"
+		" metric IN ('jct_gain', 'cost_gain')), exact AS MATERIALIZED (SELECT * FROM c WHERE x = 0 AND y = 0)"
+		" SELECT c.subject, " BASELINE("c.against") ", " WORLD("c.against") ", CASE c.metric WHEN 'jct_gain' THEN"
+		" 'JCT' ELSE 'cost' END, e.value, e.lo, e.hi, min(c.value), " AGE("c.y") ", " NOISE("c.x") ","
+		" sum(c.verdict = 'HOLDS') || ' of ' || count(*), c.n FROM c LEFT JOIN exact e ON e.metric = c.metric AND"
+		" e.subject = c.subject AND e.against IS c.against GROUP BY c.subject, c.against, c.metric ORDER BY"
+		" c.metric DESC, e.id",
+		{ { "policy", TEXT }, { "against", TEXT }, { "world", FLEX }, { "gain\nin", TEXT }, { "exact\nview", PERCENT, 'g' },
+		  { "from", PERCENT, 'g' }, { "to", PERCENT, 'g' }, { "least", PERCENT, 'g' }, { "view's\nage", TEXT },
+		  { "noise", TEXT }, { "HOLDS", TEXT }, { "seeds\nn", COUNT } }, plain_row },
+	[TABLE_ROBUST_VIEWS] = {
+		"Gains by view",
+		"Noise: uniform, additive, independent. Gains: means over n seeds with 95 % intervals. Verdicts are "
+		"against the run's thresholds. Other kinds of noise, and biases, are in the store (bace export, table "
+		"comparison).",
+		"SELECT subject, " BASELINE("against") ", " WORLD("against") ", " AGE("y") ", " NOISE("x") ", "
+		ONLY("jct_gain", "value") ", " ONLY("jct_gain", "lo") ", " ONLY("jct_gain", "hi") ", "
+		ONLY("jct_gain", "verdict") ", " ONLY("cost_gain", "value") ", " ONLY("cost_gain", "lo") ", "
+		ONLY("cost_gain", "hi") ", " ONLY("cost_gain", "verdict") ", max(n) FROM comparison WHERE run_id = ?1 AND"
+		" kind = 'robust' AND metric IN ('jct_gain', 'cost_gain') GROUP BY subject, against, x, y ORDER BY min(rowid)",
+		{ { "policy", TEXT }, { "against", TEXT }, { "world", FLEX }, { "view's\nage", TEXT }, { "noise", TEXT },
+		  { "JCT\ngain", PERCENT, 'g' }, { "from", PERCENT, 'g' }, { "to", PERCENT, 'g' }, { "verdict", TEXT },
+		  { "cost\ngain", PERCENT, 'g' }, { "from", PERCENT, 'g' }, { "to", PERCENT, 'g' }, { "verdict", TEXT },
+		  { "n", COUNT } }, plain_row },
+	[TABLE_OVERHEAD] = {
+		"Cost of monitoring, and how soon it sees a change",
+		"Inflation of the step time: median over n pairs of blocks, monitored and not, with its 95 % interval. "
+		"CPU: of one core, mean over the agents. Sent: by the agents, a second. Seen: until the estimate of a "
+		"changed link stays within 10 % of the truth (-: never), with the pipeline running (loaded) and "
+		"without (idle). Error: of the estimate after that, or at the end.",
+		"SELECT subject, x, " ONLY("inflation_percent", "value") " / 100, " ONLY("inflation_percent", "lo") " / 100, "
+		ONLY("inflation_percent", "hi") " / 100, " ONLY("inflation_percent", "n") ", "
+		ONLY("agent_cpu_percent", "value") ", " ONLY("wire_bytes_per_s", "value") ", "
+		ONLY("probe_bytes_per_s", "value") ", " ONLY("detection_loaded_s", "value") ", "
+		ONLY("error_loaded_percent", "value") ", " ONLY("detection_idle_s", "value") ", "
+		ONLY("error_idle_percent", "value") ", CASE max(verdict) WHEN 'valid' THEN 'yes' ELSE max(verdict) END FROM"
+		" comparison WHERE run_id = ?1 AND kind = 'overhead' GROUP BY subject, x ORDER BY min(rowid)",
+		{ { "method", TEXT }, { "period", SECONDS }, { "infla-\ntion", PERCENT, 'i' }, { "from", PERCENT, 'i' },
+		  { "to", PERCENT, 'i' }, { "n", COUNT }, { "CPU\n(%)", RATIO }, { "sent", BYTES }, { "probes\nsent", BYTES },
+		  { "seen,\nloaded", SECONDS, 's' }, { "error\n(%)", RATIO }, { "seen,\nidle", SECONDS, 's' },
+		  { "error\n(%)", RATIO }, { "valid", STATUS } }, plain_row },
+	[TABLE_CLAIMS] = {
+		"Published figures and how they stand",
+		"Medians: the least and the largest over the figure's rows (baselines or ablations), with either start rule "
+		"and the default choices otherwise. In range: mean share of the scenarios, with the default choices and "
+		"with all open choices drawn (swept).",
+		"SELECT published, verdict, " MEDIAN("min", "k_min") ", " MEDIAN("max", "k_min") ", " MEDIAN("min", "k_star")
+		", " MEDIAN("max", "k_star") ", avg(CASE WHEN metric = 'in_range_percent' AND against <> 'swept' THEN value"
+		" END), avg(CASE WHEN metric = 'in_range_percent' AND against = 'swept' THEN value END), max(n) FROM"
+		" comparison WHERE run_id = ?1 AND kind = 'claims' GROUP BY published, verdict ORDER BY min(rowid)",
+		{ { "published", FLEX }, { "here", TEXT }, { "k_min\nleast", PERCENT, 'm' }, { "k_min\nlargest", PERCENT, 'm' },
+		  { "k_star\nleast", PERCENT, 'm' }, { "k_star\nlargest", PERCENT, 'm' }, { "in range\n(%)", COUNT },
+		  { "swept\n(%)", COUNT }, { "scenarios\nn", COUNT } }, plain_row },
+	[TABLE_CLAIMS_ROWS] = {
+		"Published figures, row by row",
+		"k_min, k_star: the default choices with either start rule; swept: the open choices drawn too. 5 %, median, "
+		"95 %: quantiles over n scenarios. Mean with its 95 % interval. Direction, in range: share of scenarios.",
+		"SELECT published, subject, against, " ONLY("q05_percent", "value") " / 100, "
+		ONLY("median_percent", "value") " / 100, " ONLY("q95_percent", "value") " / 100, "
+		ONLY("mean_percent", "value") " / 100, " ONLY("mean_percent", "lo") " / 100, "
+		ONLY("mean_percent", "hi") " / 100, " ONLY("direction_percent", "value") ", "
+		ONLY("in_range_percent", "value") ", max(n) FROM comparison WHERE run_id = ?1 AND kind = 'claims' GROUP BY"
+		" published, subject, against ORDER BY min(rowid)",
+		{ { "published", FLEX }, { "row", TEXT }, { "choices", TEXT }, { "5 %", PERCENT, 'q' },
+		  { "median", PERCENT, 'q' }, { "95 %", PERCENT, 'q' }, { "mean", PERCENT, 'q' }, { "from", PERCENT, 'q' },
+		  { "to", PERCENT, 'q' }, { "direction\n(%)", COUNT }, { "in range\n(%)", COUNT }, { "n", COUNT } },
+		plain_row },
 };
 
 static int wanted_query(struct store *s, const char *sql, const char *run, const struct run_filter *f,

@@ -58,12 +58,15 @@ int results_print_run_part(struct store *s, const char *given, const struct run_
 			   bool color, int width, struct bace_err *e)
 {
 	static const enum run_table shown[] = { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_LINKS,
-		TABLE_BYTES, TABLE_TCP, TABLE_DISTURBED,
-		TABLE_SKIPPED };
+		TABLE_BYTES, TABLE_TCP, TABLE_DISTURBED, TABLE_ROBUST, TABLE_OVERHEAD, TABLE_CLAIMS, TABLE_SKIPPED };
 	struct accuracy a;
-	char run[32];
+	char run[32], kind[16] = "";
 	int rc = store_find_run(s, given, run, e);
+	bool placed;
 
+	if (!rc)
+		rc = store_run_kind(s, run, kind, e);
+	placed = !strcmp(kind, "run");
 	if (!rc)
 		rc = print_head(s, run, to, color, e);
 
@@ -75,13 +78,14 @@ int results_print_run_part(struct store *s, const char *given, const struct run_
 			break;
 		if (t.n_cells && table_print(&t, to, color, width))
 			rc = bace_fail(e, ENOMEM, "run %s: out of memory", run);
-		else if (!t.n_cells && shown[i] == TABLE_SKIPPED)
+		else if (!t.n_cells && shown[i] == TABLE_SKIPPED && placed)
 			fputs("\nNothing was skipped.\n", to);
 		table_free(&t);
 	}
-	if (!rc)
+	/* The other commands place nothing that could be measured against anything. */
+	if (!rc && placed)
 		rc = run_accuracy(s, run, f, &a, e);
-	if (!rc)
+	if (!rc && placed)
 		print_accuracy(&a, to, color);
 	return rc;
 }
@@ -161,6 +165,8 @@ static const struct {
 		" run_id = ?1 ORDER BY src, dst" },
 	{ "skipped", "SELECT policy, what, why FROM skip WHERE run_id = ?1 AND (?2 IS NULL OR policy = ?2)"
 		" ORDER BY rowid" },
+	{ "comparisons", "SELECT kind, subject, against, metric, x, y, value, lo, hi, n, published, verdict FROM"
+		" comparison WHERE run_id = ?1 ORDER BY rowid" },
 };
 
 static json_t *json_accuracy(const struct accuracy *a)

@@ -60,10 +60,17 @@ int table_html(const struct table *t, FILE *to);
 void html_text(const char *s, FILE *to);	/* escaped */
 
 /* ---- the tables of a run ---- */
-enum run_table { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_JOBS, TABLE_LINKS, TABLE_BYTES, TABLE_TCP, TABLE_DISTURBED, TABLE_SKIPPED,
-	N_RUN_TABLES };
+enum run_table { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_JOBS, TABLE_LINKS, TABLE_BYTES, TABLE_TCP, TABLE_DISTURBED,
+	TABLE_SKIPPED,
+	/* what bace robust, overhead and claims found */
+	TABLE_ROBUST, TABLE_ROBUST_VIEWS, TABLE_OVERHEAD, TABLE_CLAIMS, TABLE_CLAIMS_ROWS, N_RUN_TABLES };
 int run_table(struct store *s, const char *run, const struct run_filter *f, enum run_table which,
 	      struct table *out, struct bace_err *e);
+
+/* store_run_kind as an SQL expression in which r is the row of table run. */
+#define RUN_KIND "CASE WHEN EXISTS (SELECT 1 FROM placement WHERE run_id = r.id) OR EXISTS (SELECT 1 FROM" \
+	" job_outcome WHERE run_id = r.id) THEN 'run' ELSE coalesce((SELECT kind FROM comparison WHERE run_id = r.id" \
+	" AND kind <> 'rerun' LIMIT 1), 'run') END"
 
 /* Over all measured placements of a run, each moment's job once. */
 struct accuracy {

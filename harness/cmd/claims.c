@@ -8,6 +8,7 @@
 #include "harness/cmd/heap.h"
 #include "harness/cmd/load.h"
 #include "harness/cmd/progress.h"
+#include "results/results.h"
 
 #define DEFAULT_BASE "six-regions-paper"
 #define DEFAULT_SCENARIOS 1000
@@ -73,7 +74,23 @@ static int parse(struct args *a, int argc, char **argv)
 	return rc;
 }
 
-static int present(const struct cmd_globals *g, const struct args *a, const struct claims *c)
+static int keep(const struct cmd_globals *g, const struct experiment *base, const struct summary *sum, struct bace_err *e)
+{
+	struct store *s = NULL;
+	char id[32];
+	int rc = store_open(g->store, &s, e);
+
+	if (!rc)
+		rc = claims_keep(s, g->line, base, sum, id, e);
+	fflush(stdout);	/* not into the middle of a table, where both go to one place */
+	if (!rc && !g->quiet)
+		fprintf(stderr, "run %s, store %s; `bace --store %s report %s' shows it\n", id, g->store, g->store, id);
+	store_close(s);
+	return rc;
+}
+
+static int present(const struct cmd_globals *g, const struct args *a, const struct experiment *base,
+		   const struct claims *c)
 {
 	struct summary s;
 	struct bace_err e = { 0 };
@@ -87,6 +104,8 @@ static int present(const struct cmd_globals *g, const struct args *a, const stru
 		claims_print(&s, stdout);
 	if (!rc && a->html)
 		rc = claims_write_html(&s, a->html, &e);
+	if (!rc && g->store)
+		rc = keep(g, base, &s, &e);
 	if (rc)
 		rc = cmd_error(&cmd_claims, BACE_EXIT_FAILED, "%s", e.msg);
 	else if (a->verdict && !summary_all_hold(&s))
@@ -114,11 +133,13 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	a.o.arg = &bar;
 	rc = claims_run(&base, &a.o, &c, &e);
 	progress_end(&bar);
+	if (rc) {
+		rc = cmd_error(&cmd_claims, rc == -EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, "%s", e.msg);
+	} else {
+		rc = present(g, &a, &base, &c);
+		claims_free(&c);
+	}
 	experiment_free(&base);
-	if (rc)
-		return cmd_error(&cmd_claims, rc == -EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, "%s", e.msg);
-	rc = present(g, &a, &c);
-	claims_free(&c);
 	return rc;
 }
 
@@ -137,6 +158,7 @@ const struct command cmd_claims = {
 		 "  --scenarios N    default 1000\n"
 		 "  --seed N         of the first scenario, default 1\n"
 		 "  -o FILE.html     one self-contained page, with the sweep and correlations\n"
-		 "  --verdict        exit 4 unless every figure holds",
+		 "  --verdict        exit 4 unless every figure holds\n\n"
+		 "With `bace --store FILE claims' the figures are kept there, too, for `bace report'.",
 	.run = run,
 };

@@ -58,4 +58,9 @@ int claims_print_json(const struct summary *s, FILE *to, struct bace_err *err);
 /* One self-contained page. */
 int claims_write_html(const struct summary *s, const char *path, struct bace_err *err);
 
+/* All figures into the store, as a run of their own, whose id is returned. */
+struct store;
+int claims_keep(struct store *s, const char *command, const struct experiment *base, const struct summary *sum,
+		char id[32], struct bace_err *err);
+
 #endif

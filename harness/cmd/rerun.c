@@ -39,6 +39,7 @@ static int parse(struct args *a, int argc, char **argv)
 /* The full id, what it ran, and how links were emulated. */
 static int read_run(const struct cmd_globals *g, const char *given, char id[32], char **text, char **backend)
 {
+	char kind[16] = "";
 	struct bace_err e = { 0 };
 	struct store *s = NULL;
 	int rc = stored_open(&cmd_rerun, g, false, &s);
@@ -46,6 +47,11 @@ static int read_run(const struct cmd_globals *g, const char *given, char id[32],
 	if (rc)
 		return rc;
 	rc = store_find_run(s, given, id, &e);
+	if (!rc)
+		rc = store_run_kind(s, id, kind, &e);
+	if (!rc && strcmp(kind, "run"))
+		rc = bace_fail(&e, EINVAL, "run %s is of `bace %s', which cannot be repeated from the store: type its command "
+			       "again (`bace show %s --json' has it)", id, kind, id);
 	if (!rc)
 		rc = store_run_config(s, id, text, backend, &e);
 	store_close(s);

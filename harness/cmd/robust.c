@@ -310,6 +310,7 @@ static int keep(const struct cmd_globals *g, const struct robust_judgement *j, s
 
 	if (!rc)
 		rc = robust_keep(s, g->line, j, id, e);
+	fflush(stdout);	/* not into the middle of a table, where both go to one place */
 	if (!rc && !g->quiet)
 		fprintf(stderr, "run %s, store %s; `bace --store %s report %s' draws it\n", id, g->store, g->store, id);
 	store_close(s);

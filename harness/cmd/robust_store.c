@@ -78,7 +78,7 @@ int robust_keep(struct store *s, const char *command, const struct robust_judgem
 	rc = store_run_begin(s, &(struct run_info){ .command = command, .experiment = exp->name,
 		.config_text = exp->text, .config_hash = exp->text_hash, .seed = exp->seed,
 		.version = BACE_VERSION, .kernel = u.release, .schedule = schedule_name(exp->schedule),
-		.scale_bytes = 1, .scale_time = 1 }, id, e);
+		.git_revision = bace_git_revision(), .scale_bytes = 1, .scale_time = 1 }, id, e);
 	if (rc)
 		return rc;
 	rc = add_all(s, id, j, e);

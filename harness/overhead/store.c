@@ -19,7 +19,7 @@ int overhead_store_begin(struct overhead_run *r, struct bace_err *e)
 	return store_run_begin(r->store, &(struct run_info){ .command = r->o->command, .experiment = exp->name,
 		.config_text = exp->text, .config_hash = exp->text_hash, .seed = exp->seed,
 		.version = BACE_VERSION, .kernel = u.release, .backend = r->out->backend,
-		.backend_why = r->out->backend_why, .schedule = schedule_name(exp->schedule),
+		.backend_why = r->out->backend_why, .git_revision = bace_git_revision(), .schedule = schedule_name(exp->schedule),
 		.scale_bytes = exp->testbed.scale_bytes, .scale_time = exp->testbed.scale_time },
 		r->out->run, e);
 }

@@ -35,10 +35,10 @@ H
 		exit 1
 	fi
 	case $title in
-	"too wide by 0 fetched 0 plots 7 dark $3 faults 0") ;;
-	*) echo "wanted: too wide by 0 fetched 0 plots 7 dark $3 faults 0"; exit 1 ;;
+	"too wide by 0 fetched 0 plots 9 dark $3 faults 0") ;;
+	*) echo "wanted: too wide by 0 fetched 0 plots 9 dark $3 faults 0"; exit 1 ;;
 	esac
 }
-look 390 1 false
-look 768 0 true
-look 1280 1 false
+look 360 1 false
+look 800 0 true
+look 1400 1 false

@@ -48,7 +48,19 @@ function faults(d, w) {
     var v = c.slice(0, 3).map(function (x) { x /= 255; return x <= 0.04045 ? x / 12.92 : Math.pow((x + 0.055) / 1.055, 2.4); });
     return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2];
   }
+  /* Of text in a plot, what was painted under it last. */
+  function field(e) {
+    var box = e.getBoundingClientRect(), x = box.left + box.width / 2, y = box.top + box.height / 2, found = null;
+    Array.prototype.forEach.call(e.ownerSVGElement.querySelectorAll('rect,polygon,path'), function (s) {
+      var b = s.getBoundingClientRect(), style = w.getComputedStyle(s);
+      if (!(s.compareDocumentPosition(e) & 4) || s.closest('defs') || style.fill === 'none' || +style.fillOpacity < 0.99) return;
+      if (b.left <= x && x <= b.right && b.top <= y && y <= b.bottom) found = rgb(style.fill);
+    });
+    return found && (found.length < 4 || found[3] > 0.99) ? found : null;
+  }
   function ground(e) {
+    var under = e.ownerSVGElement && field(e);
+    if (under) return under;
     for (; e; e = e.parentElement) {
       var c = rgb(w.getComputedStyle(e).backgroundColor);
       if (c.length < 4 || c[3] > 0.99) return c;
