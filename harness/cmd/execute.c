@@ -53,12 +53,18 @@ int parse_backend(const struct command *c, const char *name, struct run_options 
 	return cmd_misuse(c, "--backend %s: must be auto, netem, nfqueue or uml", name);
 }
 
-static int exit_code(int rc)
+/* What keeps a run from beginning is its store, or what it was asked for. */
+static int exit_code(int rc, bool began)
 {
 	switch (rc) {
 	case 0: return BACE_EXIT_OK;
 	case -EINVAL: return BACE_EXIT_INPUT;
 	case -ENOTSUP: return BACE_EXIT_ENV;
+	case -EBADMSG:
+	case -EPROTO: return began ? BACE_EXIT_FAILED : BACE_EXIT_INPUT;
+	case -EACCES:
+	case -EROFS:
+	case -ENOSPC: return began ? BACE_EXIT_FAILED : BACE_EXIT_ENV;
 	default: return BACE_EXIT_FAILED;
 	}
 }
@@ -119,6 +125,6 @@ int execute(const struct cmd_globals *g, struct execution *x, struct experiment 
 	if (id[0] && (!rc || rc == -EBADMSG || rc == -ENOTEMPTY))
 		shown = present(g, x, id);
 	if (rc)
-		return cmd_error(x->command, exit_code(rc), "%s", e.msg);
+		return cmd_error(x->command, exit_code(rc, id[0]), "%s", e.msg);
 	return shown;
 }

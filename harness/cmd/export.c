@@ -59,6 +59,7 @@ const struct command cmd_export = {
 	.summary = "write a run's rows as CSV, JSON or NDJSON",
 	.usage = "bace export RUN --format csv|json|ndjson [-o DIR] [--table NAME]\n\n"
 		 "Column names carry their units. csv and ndjson write one file a table into DIR,\n"
-		 "json one file in all; without -o everything goes to standard output.",
+		 "json one file in all; without -o everything goes to standard output, of csv the\n"
+		 "table that --table names.",
 	.run = run,
 };

@@ -81,6 +81,14 @@ open("damaged.db", "wb").write(data)
 done = subprocess.run([bace, "--store", "damaged.db", "store", "check"], capture_output=True, text=True, env=env)
 check(done.returncode in (1, 2) and (done.stdout + done.stderr).strip(), f"a damaged store: {done}")
 
+# A store of something else is bad input to a run, too, and stays as it is.
+run("init", "--simulate-only", "--cluster", "tiny", "--jobs", "tiny", "other.cfg")
+open("text.db", "w").write("not a store\n" * 100)
+for command in (("run", "other.cfg", "--no-report"), ("runs",)):
+    said = run("--store", "text.db", *command, want=2).stderr
+    check("not a store of bace; it was not touched" in said, said)
+check(open("text.db").read() == "not a store\n" * 100, "the text was touched")
+
 # Output into a pipe that has a name: written into, never replaced.
 os.mkfifo("pipe")
 got = []
