@@ -54,6 +54,40 @@ static void print_accuracy(const struct accuracy *a, FILE *to, bool color)
 			100 * a->worst_first, a->n_first);
 }
 
+/* A policy or job that the run does not have is a slip, not an empty answer. */
+static int check_one(struct store *s, const char *run, const char *column, const char *wanted, struct bace_err *e)
+{
+	CLEANUP_FREE char *sql = NULL;
+	sqlite3_stmt *q;
+	int rc;
+
+	if (!wanted)
+		return 0;
+	if (asprintf(&sql, "SELECT sum(%1$s = ?2), group_concat(%1$s, ', ') FROM (SELECT %1$s FROM placement WHERE run_id"
+		     " = ?1 UNION SELECT %1$s FROM job_outcome WHERE run_id = ?1)", column) < 0) {
+		sql = NULL;
+		return bace_fail(e, ENOMEM, "run %s: out of memory", run);
+	}
+	rc = store_query(s, sql, run, &q, e);
+	if (rc)
+		return rc;
+	sqlite3_bind_text(q, 2, wanted, -1, SQLITE_STATIC);
+	if (sqlite3_step(q) != SQLITE_ROW)
+		rc = store_fail(s, e, "read");
+	else if (!sqlite3_column_int(q, 0))
+		rc = bace_fail(e, ENOENT, "run %s has no %s `%s'; it has: %.200s", run, column, wanted,
+			       column_text(q, 1)[0] ? column_text(q, 1) : "none");
+	sqlite3_finalize(q);
+	return rc;
+}
+
+static int check_filter(struct store *s, const char *run, const struct run_filter *f, struct bace_err *e)
+{
+	int rc = f ? check_one(s, run, "policy", f->policy, e) : 0;
+
+	return rc || !f ? rc : check_one(s, run, "job", f->job, e);
+}
+
 int results_print_run_part(struct store *s, const char *given, const struct run_filter *f, FILE *to,
 			   bool color, int width, struct bace_err *e)
 {
@@ -64,6 +98,8 @@ int results_print_run_part(struct store *s, const char *given, const struct run_
 	int rc = store_find_run(s, given, run, e);
 	bool placed;
 
+	if (!rc)
+		rc = check_filter(s, run, f, e);
 	if (!rc)
 		rc = store_run_kind(s, run, kind, e);
 	placed = !strcmp(kind, "run");
@@ -188,6 +224,8 @@ int results_print_run_part_json(struct store *s, const char *given, const struct
 	char run[32];
 	int rc = store_find_run(s, given, run, e);
 
+	if (!rc)
+		rc = check_filter(s, run, f, e);
 	for (size_t i = 0; !rc && i < ARRAY_LEN(parts); i++) {
 		json_t *rows = NULL;
 

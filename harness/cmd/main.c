@@ -155,9 +155,14 @@ static int help_json(void)
 /* Output that did not arrive is a failure: a full disk must not pass as done. */
 static int end(int code)
 {
-	if (!fflush(stdout) && !ferror(stdout))
+	bool failed = ferror(stdout);
+
+	/* Whoever ended with an error has said why. */
+	if (failed && code != BACE_EXIT_OK)
 		return code;
-	fprintf(stderr, "bace: write the output: %s\n", errno ? strerror(errno) : "it failed before");
+	if (!fflush(stdout) && !failed)
+		return code;
+	fprintf(stderr, "bace: write the output: %s\n", failed ? "it failed" : strerror(errno));
 	return code == BACE_EXIT_OK ? BACE_EXIT_FAILED : code;
 }
 

@@ -1,8 +1,19 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "harness/cmd/stored.h"
+
+static bool is_status(const char *text)
+{
+	static const char *const all[] = { "running", "done", "failed", "interrupted", "killed" };
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		if (!strcmp(all[i], text))
+			return true;
+	return false;
+}
 
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
@@ -19,7 +30,12 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "n:", options, NULL)) != -1) {
 		switch (c) {
 		case 'e': f.experiment = optarg; break;
-		case 's': f.status = optarg; break;
+		case 's':
+			f.status = optarg;
+			if (!is_status(optarg))
+				return cmd_misuse(&cmd_runs, "--status %s: must be running, done, failed, interrupted or "
+						  "killed", optarg);
+			break;
 		case 'n':
 			f.limit = (int)strtol(optarg, &end, 10);
 			if (*end || end == optarg || f.limit < 1)

@@ -2,6 +2,7 @@
 second run from its record, output that goes where it is told."""
 import json
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -62,7 +63,12 @@ check(diff["origin"] == [] and diff["n"] == 0, diff)
 check({(p["difference_jct"], p["difference_cost"]) for p in diff["policies"]} == {(0, 0)}, diff["policies"])
 check("was measured in both" in run("diff", first, "last", "--fail-above", "1", want=4).stderr, "diff's verdict")
 check("nearest" in run("diff", first, first[:-1] + "x", want=2).stderr, "diff of no run")
-run("--store", store, "show", "last")
+run("--store", store, "show", "last", "--policy", "ldf", "--job", "gpt2-a")
+for said in (run("show", "last", "--policy", "ldff", want=2), run("show", "last", "--job", "gpt", "--json", want=2),
+             run("runs", "--status", "finished", want=2)):
+    check(re.search("ldf$|gpt2-a, gpt2-b|interrupted or killed", said.stderr, re.M), said.stderr)
+full = subprocess.run([bace, "runs"], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True, env=env)
+check(full.returncode == 1 and len(full.stderr.splitlines()) == 1, f"onto a full disk: {full}")
 
 # The store: whole, then damaged; smaller when told.
 check(json.loads(run("store", "check", "--json").stdout)["rows"]["run"] == 2, "store check")
