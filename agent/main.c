@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <libgen.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <openssl/crypto.h>
+#include <openssl/ssl.h>
 
 #include "agent/monitor/monitor.h"
 #include "config.h"
@@ -256,6 +257,12 @@ int main(int argc, char **argv)
 	struct bace_err e = { 0 };
 	int opt;
 
+	/* Nothing of the system's settings applies to one fixed cipher and no
+	 * certificates; they, and the texts of all errors, cost memory for good. */
+	OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_LOAD_SSL_STRINGS |
+			 OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, NULL);
+	/* Two threads, and one of them hardly allocates. */
+	mallopt(M_ARENA_MAX, 1);
 	/* Nobody of the same user reads the key out of this process's memory. */
 	prctl(PR_SET_DUMPABLE, 0);
 	while ((opt = getopt_long(argc, argv, "hvq", options, NULL)) != -1) {

@@ -127,11 +127,28 @@ bool tls_accepted(SSL *ssl)
 	return SSL_version(ssl) == TLS1_3_VERSION && SSL_session_reused(ssl);
 }
 
+/* Also where OpenSSL was told not to load its texts. */
+static const char *reason_text(unsigned long code, char buf[48])
+{
+	const char *text = ERR_reason_error_string(code);
+	int reason = ERR_GET_REASON(code);
+
+	if (text || !ERR_GET_LIB(code))
+		return text;
+	if (reason > SSL_AD_REASON_OFFSET)
+		return SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET);
+	if (ERR_GET_LIB(code) == ERR_LIB_SSL && reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
+		return "certificate verify failed";
+	snprintf(buf, 48, "OpenSSL's error %lx", code);
+	return buf;
+}
+
 void tls_reason(struct bufferevent *bev, bool authenticated, char *buf, size_t cap)
 {
 	unsigned long code = bufferevent_get_openssl_error(bev);
 	int sock = EVUTIL_SOCKET_ERROR();
-	const char *text = code ? ERR_reason_error_string(code) : NULL;
+	char unnamed[48];
+	const char *text = code ? reason_text(code, unnamed) : NULL;
 
 	ERR_clear_error();
 	if (text && !authenticated)

@@ -1,6 +1,9 @@
-/* What agents and the controller use: on loopback, with true agents. Prints a
- * table; asserts nothing. usage: bench-agent BACE-AGENT BACE-WORKER [AGENTS] */
+/* What agents and the controller use: on loopback, with true agents, in a network
+ * namespace of its own (root) that has an interface with 200 classes. Prints a
+ * table; asserts nothing. usage: bench-agent BACE-AGENT BACE-WORKER [AGENTS [PART]],
+ * PART: idle, sampling, start, many */
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,6 +19,7 @@
 #include "harness/control/control.h"
 
 #define AGENTS_MAX 256
+#define CLASSES 200
 
 static const char *agent_path;
 static char worker_dir[4096];
@@ -27,6 +31,22 @@ struct bed {
 	struct controller *c;
 	pid_t pids[AGENTS_MAX];
 };
+
+static bool has_classes;
+
+/* Idle ones, as most of a gateway's are. */
+static void make_classes(int n)
+{
+	FILE *tc;
+
+	if (unshare(CLONE_NEWNET) || system("ip link set lo up && ip link add d0 type veth peer name d1 && "
+					    "ip link set d0 up && tc qdisc add dev d0 root handle bace: htb"))
+		return;
+	tc = popen("tc -batch -", "w");
+	for (int i = 0; tc && i < n; i++)
+		fprintf(tc, "class add dev d0 parent bace: classid bace:%x htb rate 100mbit quantum 2000\n", 0x10 + i);
+	has_classes = tc && !pclose(tc);
+}
 
 static void die(const char *what, const struct bace_err *e)
 {
@@ -66,6 +86,12 @@ static void open_bed(struct bed *b, int n)
 		snprintf(b->topo.hosts[i].name, NAME_LEN, "h%d", i);
 		snprintf(b->topo.hosts[i].addr, sizeof(b->topo.hosts[i].addr), "127.0.%d.%d", 1 + i / 200, 1 + i % 200);
 		b->topo.hosts[i].region = i;
+		if (!has_classes)
+			continue;
+		/* Nothing is planned: to be read only. */
+		snprintf(b->topo.hosts[i].shape.egress, IFNAMSIZ, "d0");
+		b->topo.hosts[i].shape.links = calloc(1, sizeof(struct shape_link));
+		b->topo.hosts[i].shape.n_links = 1;
 	}
 	if (controller_open(&(struct controller_config){ .listen_addr = "127.0.0.1", .master_key = b->key,
 		.topo = &b->topo, .heartbeat_dead_s = 60 }, &b->c, &e))
@@ -86,6 +112,8 @@ static void close_bed(struct bed *b)
 		waitpid(b->pids[i], NULL, 0);
 	unlink(b->key_path);
 	rmdir(b->dir);
+	for (int i = 0; i < b->topo.n_hosts; i++)
+		free(b->topo.hosts[i].shape.links);
 	free(b->topo.hosts);
 	free(b->topo.region_names);
 }
@@ -118,7 +146,7 @@ static double rss_mib(pid_t pid)
 
 static void line(const char *what, double value, const char *unit, double target)
 {
-	printf("%-58s %9.3f %-12s target <= %-6g %s\n", what, value, unit, target, value <= target ? "met" : "MISSED");
+	printf("%-66s %9.3f %-12s target <= %-6g %s\n", what, value, unit, target, value <= target ? "met" : "MISSED");
 	fflush(stdout);
 }
 
@@ -191,10 +219,11 @@ static void bench_sampling(int push_ms)
 		const struct tb_acted *on = &r.log.acted[0], *off = &r.log.acted[1];
 		double s = (double)(off->began_ns - on->settled_ns) / 1e9;
 
-		snprintf(what, sizeof(what), "agent at 10 Hz, 100 sockets, pushed every %d ms: CPU", push_ms);
+		snprintf(what, sizeof(what), "agent at 10 Hz, %d classes, 100 sockets, pushed every %d ms: CPU",
+			 has_classes ? CLASSES : 0, push_ms);
 		line(what, 100 * (double)(off->cpu_ns - on->cpu_ns) / 1e9 / 2 / s,
 		     "% of a core", 0.5);
-		printf("%-58s %9.3f kB/s\n", "  to the controller, an agent", (double)(off->wire_bytes - on->wire_bytes) / 2e3 / s);
+		printf("%-66s %9.3f kB/s\n", "  to the controller, an agent", (double)(off->wire_bytes - on->wire_bytes) / 2e3 / s);
 	}
 	tb_result_free(&r);
 	free_cell(&cell);
@@ -258,6 +287,7 @@ static void bench_many(int n)
 int main(int argc, char **argv)
 {
 	int n = argc > 3 ? atoi(argv[3]) : AGENTS_MAX;
+	const char *part;
 
 	if (argc < 3) {
 		fprintf(stderr, "usage: %s BACE-AGENT BACE-WORKER [AGENTS]\n", argv[0]);
@@ -266,10 +296,17 @@ int main(int argc, char **argv)
 	agent_path = argv[1];
 	snprintf(worker_dir, sizeof(worker_dir), "%s", argv[2]);
 	*strrchr(worker_dir, '/') = '\0';
-	bench_idle();
-	bench_sampling(20);
-	bench_sampling(500);
-	bench_start();
-	bench_many(n > AGENTS_MAX ? AGENTS_MAX : n < 1 ? 1 : n);
+	part = argc > 4 ? argv[4] : "";
+	make_classes(CLASSES);
+	if (!*part || !strcmp(part, "idle"))
+		bench_idle();
+	if (!*part || !strcmp(part, "sampling")) {
+		bench_sampling(20);
+		bench_sampling(500);
+	}
+	if (!*part || !strcmp(part, "start"))
+		bench_start();
+	if (!*part || !strcmp(part, "many"))
+		bench_many(n > AGENTS_MAX ? AGENTS_MAX : n < 1 ? 1 : n);
 	return 0;
 }
