@@ -36,6 +36,12 @@ struct launcher {
 extern const struct launcher launcher_manual, launcher_ssh, launcher_slurm;
 const struct launcher *launcher_of(enum launcher_kind k);
 
+/* ---- steady.c ---- */
+/* Adds what a host's settings, as its agent told them, lack of `wan = "steady"';
+ * nothing where all is well. c: scaled. */
+void launch_steady_host(const struct cluster *c, const struct lab_traffic *t, const struct cluster_host *h,
+			const json_t *sysctls, struct bace_buf *out);
+
 /* ---- one process a host ---- */
 struct hands;
 

@@ -25,7 +25,7 @@ static void progress(const struct launched *l, const char *fmt, ...) BACE_PRINTF
 
 static void progress(const struct launched *l, const char *fmt, ...)
 {
-	char line[512];
+	char line[1024];
 	va_list ap;
 
 	if (!l->cfg.on_progress)
@@ -100,6 +100,25 @@ static int gather(struct launched *l, double wait_s, struct bace_err *e)
 	}
 }
 
+/* What a lab would have set, and who runs agents as a user cannot. */
+static void advise(const struct launched *l)
+{
+	CLEANUP_FREE char *text = NULL;
+	json_t *all = controller_inventory(l->controller, &text, NULL) ? NULL : json_loads(text, 0, NULL);
+
+	for (int i = 0; all && i < l->scaled.n_hosts; i++) {
+		const struct cluster_host *h = &l->scaled.hosts[i];
+		struct bace_buf b = { 0 };
+
+		launch_steady_host(&l->scaled, &l->cfg.traffic, h,
+				   json_object_get(json_object_get(all, h->name), "sysctls"), &b);
+		if (b.len)
+			progress(l, "%s", b.p);
+		bace_buf_free(&b);
+	}
+	json_decref(all);
+}
+
 static int bring_up(struct launched *l, struct bace_err *e)
 {
 	const struct launcher *by = launcher_of(l->cfg.o->kind);
@@ -120,6 +139,8 @@ static int bring_up(struct launched *l, struct bace_err *e)
 		rc = controller_plan(l->controller, e);
 	if (!rc)
 		progress(l, "%d agents connected, links shaped and read back", l->topo.n_hosts);
+	if (!rc)
+		advise(l);
 	return rc;
 }
 

@@ -183,6 +183,9 @@ class Launch(unittest.TestCase):
             p = self.start("ssh", path=f"{self.dir}/bin")
             out, err = p.communicate(timeout=120)
             self.assertIn("2 hosts by ssh", err)
+            # a namespace has the kernel's defaults; nobody has set up anything
+            self.assertRegex(err, "ireland-0: for wan = .steady., as root: sysctl -w net.ipv4.tcp_slow_start_after_idle=0")
+            self.assertRegex(err, "towards frankfurt: ip route ... initcwnd [1-9][0-9]*")
             return self.measured(p, out, err)
 
         self.until_idle(attempt)
