@@ -202,7 +202,7 @@ json_t *inventory(struct agent *a)
 
 	uname(&u);
 	sysinfo(&mem);
-	json_t *rdma = read_rdma();
+	json_t *rdma = read_rdma(), *energy = power_energy();
 	bool bypass = json_array_size(rdma) > 0;
 	json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "hostname", u.nodename,
 		"kernel", u.release, "machine", u.machine, "boot_id", read_boot_id(),
@@ -212,6 +212,8 @@ json_t *inventory(struct agent *a)
 		"sysctls", read_sysctls(), "versions", read_versions(), "gpus", read_gpus(), "tc", read_tc(),
 		"clocks", read_clocks());
 
+	json_object_set_new(o, "energy_counters", json_integer((json_int_t)json_array_size(energy)));
+	json_decref(energy);
 	if (bypass)
 		json_object_set_new(o, "warnings", json_pack("[s]", "RDMA devices bypass tc: traffic over them is not "
 			"shaped"));

@@ -140,6 +140,15 @@ static int do_clock(struct agent *a, json_int_t id, struct wire_reader *r)
 	return r->rc;
 }
 
+static int do_energy(struct agent *a, json_int_t id, struct wire_reader *r)
+{
+	wire_read_only(r, NULL, 0);
+	if (!r->rc)
+		session_answer(a, a->session, id, json_pack("{s:I,s:o}", "at_ns", (json_int_t)bace_mono_ns(),
+							    "readings", power_energy()), NULL);
+	return r->rc;
+}
+
 static int do_sample(struct agent *a, json_int_t id, struct wire_reader *r)
 {
 	json_t *answer = NULL;
@@ -156,7 +165,7 @@ static const struct {
 } requests[] = {
 	{ "plan", do_plan },	{ "stats", do_stats }, { "launch", do_launch }, { "tell", do_tell },
 	{ "stop", do_stop },	{ "clear", do_clear }, { "clock", do_clock },   { "sample", do_sample },
-	{ "change", do_change }, { "trace", do_trace },
+	{ "change", do_change }, { "trace", do_trace }, { "energy", do_energy },
 };
 
 void request_handle(struct agent *a, const char *type, json_int_t id, const json_t *msg)

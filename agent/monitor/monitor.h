@@ -25,6 +25,9 @@ void monitor_stop(struct monitor *m);
 /* What bace-shaperd counted, asked for by the class source. */
 void monitor_take_shaper(struct monitor *m, const struct shape_stats *s);
 
+/* Counters of energy of now: [source, device, microjoules, range or 0], each. */
+json_t *power_energy(void);
+
 /* ---- what the sources and the inventory share ---- */
 
 /* NVML by dlopen: no NVIDIA package is needed to build or to run. */

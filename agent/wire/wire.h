@@ -37,6 +37,8 @@
  *   stop {cell} (0: all)             answered when the processes are gone
  *   clear                            stops all workers, drops the lease
  *   clock -> {mono_ns}
+ *   energy -> {at_ns, readings: [[source, device, uj, range_uj], ...]}
+ *                                    counters; range_uj: where one begins anew, 0: nowhere
  *   sample {sources: {NAME: period_ms, ...}, push_ms, class_dev, probe_listen,
  *           token, probe_packets, targets: [{addr, port}, ...]}
  *     -> {at_ns, cpu_ns, rss_bytes, samples, dropped, wire_bytes, probe_bytes,

@@ -148,9 +148,15 @@ static void on_stats(void *arg, struct host *h, const json_t *reply, const struc
 		cell_fail(r, SEVERITY_CAUSE, err ? err->msg : e.msg);
 		return;
 	}
-	if (--r->waiting)
+	cell_counted(r);
+}
+
+void cell_counted(struct cell_run *r)
+{
+	if (r->phase != PHASE_BEFORE && r->phase != PHASE_START && r->phase != PHASE_AFTER)
 		return;
-	enter(r, which == READ_BEFORE ? PHASE_CONNECT : which == READ_START ? PHASE_RUN : PHASE_STOP);
+	if (--r->waiting == 0)
+		enter(r, r->phase == PHASE_BEFORE ? PHASE_CONNECT : r->phase == PHASE_START ? PHASE_RUN : PHASE_STOP);
 }
 
 static void read_counters(struct cell_run *r, enum cell_phase next)
@@ -162,6 +168,8 @@ static void read_counters(struct cell_run *r, enum cell_phase next)
 		r->waiting++;
 		host_request(&r->c->hosts[i], json_pack("{s:s}", "type", "stats"), ANSWER_S, on_stats, r);
 	}
+	if (r->phase != PHASE_BEFORE)
+		cell_energy_ask(r);
 	if (--r->waiting == 0)
 		enter(r, next);
 }
@@ -200,7 +208,7 @@ static void over(struct cell_run *r)
 		proc_forget(&r->ranks[i].proc);
 	if (r->out->valid && cell_finish_steps(r, &e))
 		cell_invalid(r, SEVERITY_CAUSE, "%s", e.msg);
-	if (cell_check(r, &e))
+	if (cell_check(r, &e) || cell_energy_finish(r, &e))
 		cell_invalid(r, SEVERITY_CAUSE, "%s", e.msg);
 	event_free(r->timer);
 	r->timer = NULL;
@@ -361,9 +369,11 @@ static int cell_alloc(struct cell_run *r)
 	size_t n = (size_t)r->c->n_hosts + 1;
 
 	r->needed = calloc(n, sizeof(*r->needed));
+	for (int i = 0; i < 2; i++)
+		r->energy[i] = calloc(n, sizeof(*r->energy[i]));
 	for (int i = 0; i < N_READOUTS; i++)
 		r->stats[i] = calloc(n, sizeof(*r->stats[i]));
-	return r->needed && r->stats[0] && r->stats[1] && r->stats[2] ? 0 : -ENOMEM;
+	return r->needed && r->energy[0] && r->energy[1] && r->stats[0] && r->stats[1] && r->stats[2] ? 0 : -ENOMEM;
 }
 
 static void cell_free(struct cell_run *r)
@@ -372,6 +382,11 @@ static void cell_free(struct cell_run *r)
 		for (int i = 0; r->stats[w] && i < r->c->n_hosts; i++)
 			shape_stats_free(&r->stats[w][i]);
 		free(r->stats[w]);
+	}
+	for (int w = 0; w < 2; w++) {
+		for (int i = 0; r->energy[w] && i < r->c->n_hosts; i++)
+			json_decref(r->energy[w][i]);
+		free(r->energy[w]);
 	}
 	free(r->needed);
 	free(r->probe_base);

@@ -55,6 +55,7 @@ struct cell_run {
 	size_t cap_ops, cap_flows, cap_flow_steps;
 	int severity;			/* of the reason in out->invalid_why */
 	bool scripted;			/* the cell's script runs */
+	json_t **energy[2];		/* [n_hosts] answers, before and after; NULL: no counters */
 	uint64_t *probe_base;		/* [n_regions^2], bytes of probes before it; NULL: no script */
 };
 
@@ -101,12 +102,19 @@ void cell_traces_end(struct cell_run *r);
 /* Does some trace lose packets where this host delays them? */
 bool cell_trace_loses(const struct cell_run *r, const struct host *h);
 
+/* ---- cell_energy.c ---- */
+/* Asks the hosts with ranks that have counters; each adds to r->waiting. */
+void cell_energy_ask(struct cell_run *r);
+int cell_energy_finish(struct cell_run *r, struct bace_err *e);
+
 /* ---- cell_ranks.c: in the phases of these names ---- */
 void cell_launch(struct cell_run *r);
 void cell_connect(struct cell_run *r);
 void cell_go(struct cell_run *r);
 
 /* ---- cell.c ---- */
+/* One of the counters that it waited for is there. */
+void cell_counted(struct cell_run *r);
 /* The cell goes on where it waited for this. */
 void cell_advance(struct cell_run *r);
 /* The cell ends, invalid; the heaviest reason is kept. */

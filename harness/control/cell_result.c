@@ -218,11 +218,13 @@ void tb_result_free(struct tb_result *r)
 	free(r->flows);
 	free(r->flow_steps);
 	free(r->links);
+	free(r->energy);
 	tb_log_free(&r->log);
 	r->steps = NULL;
 	r->ops = NULL;
 	r->flows = NULL;
 	r->flow_steps = NULL;
 	r->links = NULL;
-	r->n_steps = r->n_ops = r->n_flows = r->n_flow_steps = r->n_links = 0;
+	r->energy = NULL;
+	r->n_steps = r->n_ops = r->n_flows = r->n_flow_steps = r->n_links = r->n_energy = 0;
 }

@@ -195,6 +195,12 @@ struct tb_link_check {		/* one directed region pair with traffic in this cell */
 	bool valid;		/* differ by no more than 2 % */
 };
 
+struct tb_energy {		/* measured, of one counter, over the steps of the cell */
+	char host[NAME_LEN];
+	char source[8], device[64];	/* "nvml" "GPU 0", "rapl" "intel-rapl:0 package-0" */
+	double seconds, energy_j;
+};
+
 struct tb_result {
 	bool valid;
 	char invalid_why[256];
@@ -212,6 +218,8 @@ struct tb_result {
 	int64_t lateness_p99_ns;	/* of timed compute, worst worker */
 	int64_t delay_lateness_p99_ns;	/* of the delay lines, worst gateway */
 	struct tb_log log;		/* of the script */
+	int n_energy;			/* none where hosts with ranks have no counters */
+	struct tb_energy *energy;
 };
 void tb_result_free(struct tb_result *r);
 

@@ -259,13 +259,24 @@ static json_t *links_json(const struct tb_result *r)
 	return a;
 }
 
+static json_t *energy_json(const struct tb_result *r)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < r->n_energy; i++)
+		json_array_append_new(a, json_pack("[s,s,s,f,f]", r->energy[i].host, r->energy[i].source,
+			r->energy[i].device, r->energy[i].seconds, r->energy[i].energy_j));
+	return a;
+}
+
 json_t *codec_result(const struct tb_result *r)
 {
-	return json_pack("{s:b,s:s,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:o}", "valid", r->valid, "why",
+	return json_pack("{s:b,s:s,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:o,s:o}", "valid", r->valid, "why",
 		r->invalid_why, "steps", steps_json(r), "ops", ops_json(r), "flows", flows_json(r),
 		"flow_steps", flow_steps_json(r), "links", links_json(r), "barrier_spread_ns", (json_int_t)r->barrier_spread_ns,
 		"lateness_p99_ns", (json_int_t)r->lateness_p99_ns, "delay_lateness_p99_ns",
-		(json_int_t)r->delay_lateness_p99_ns, "log", codec_log(&r->log));
+		(json_int_t)r->delay_lateness_p99_ns, "log", codec_log(&r->log), "energy",
+		energy_json(r));
 }
 
 static int read_steps(const json_t *a, struct tb_result *r)
@@ -371,6 +382,23 @@ static int read_links(const json_t *a, struct tb_result *r)
 	return r->links ? 0 : -ENOMEM;
 }
 
+static int read_energy(const json_t *a, struct tb_result *r)
+{
+	r->energy = items(a, &r->n_energy, sizeof(*r->energy));
+	for (int i = 0; r->energy && i < r->n_energy; i++) {
+		struct tb_energy *x = &r->energy[i];
+		const char *host, *source, *device;
+
+		if (json_unpack(json_array_get(a, (size_t)i), "[s,s,s,F,F]", &host, &source, &device, &x->seconds,
+				&x->energy_j))
+			return -EPROTO;
+		copy_string(x->host, sizeof(x->host), host);
+		copy_string(x->source, sizeof(x->source), source);
+		copy_string(x->device, sizeof(x->device), device);
+	}
+	return r->energy ? 0 : -ENOMEM;
+}
+
 int codec_result_read(const json_t *in, struct tb_result *out, struct bace_err *e)
 {
 	json_t *steps, *ops, *flows, *flow_steps, *links;
@@ -392,6 +420,7 @@ int codec_result_read(const json_t *in, struct tb_result *out, struct bace_err *
 	out->delay_lateness_p99_ns = v[2];
 	if ((rc = read_steps(steps, out)) || (rc = read_ops(ops, out)) ||
 	    (rc = read_flows(flows, out)) || (rc = read_flow_steps(flow_steps, out)) || (rc = read_links(links, out)) ||
+	    (rc = read_energy(json_object_get(in, "energy"), out)) ||
 	    (rc = codec_log_read(json_object_get(in, "log"), &out->log, e))) {
 		tb_result_free(out);
 		return bace_fail(e, -rc, "result: malformed rows");

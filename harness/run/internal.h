@@ -29,6 +29,7 @@ struct run {
 	struct lab_traffic traffic;
 	struct store *store;
 	char id[32];
+	int64_t began_ns;
 	enum backend_kind backend;
 	char *backend_why;
 	char *settings;			/* canonical text of all that a measurement depends on but the moment */
@@ -98,6 +99,8 @@ struct moment_rows {
 	const struct tb_cell *cell;
 	const struct tb_result *result;
 };
+/* What counters of energy the hosts of a cell have. */
+int record_energy(struct run *r, const struct tb_result *res, struct bace_err *e);
 int record_moment(struct run *r, const struct moment_rows *rows, struct bace_err *e);
 
 #endif

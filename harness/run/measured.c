@@ -107,6 +107,8 @@ static int try_cell(struct measured *o, const struct moment *m, const struct gro
 	r->n_cells++;
 	for (int i = 0; !rc && i < n; i++)
 		rc = keep_group(o, m, &g[i], cell, &res, e);
+	if (!rc)
+		rc = record_energy(r, &res, e);
 	*valid = res.valid;
 	if (!rc)
 		status_end(r, m, cell, &res, o->event_sim);

@@ -274,6 +274,23 @@ static int add_settled_moment(struct run *r, const struct measured_moment *mm, s
 	return store_add_moment(r->store, r->id, r->settings, mm->key, mm->n, median, busy, e);
 }
 
+int record_energy(struct run *r, const struct tb_result *res, struct bace_err *e)
+{
+	double now_s = (double)(bace_mono_ns() - r->began_ns) / 1e9;
+	int rc = res->n_energy ? store_begin(r->store, e) : 0;
+
+	if (!res->n_energy || rc)
+		return rc;
+	for (int i = 0; !rc && i < res->n_energy; i++) {
+		const struct tb_energy *x = &res->energy[i];
+
+		rc = store_add_energy(r->store, r->id, &(struct energy_row){ .host = x->host, .source = x->source,
+			.device = x->device, .start_s = now_s - x->seconds, .end_s = now_s,
+			.energy_j = x->energy_j }, e);
+	}
+	return finish(r, rc, e);
+}
+
 int record_moment(struct run *r, const struct moment_rows *v, struct bace_err *e)
 {
 	int rc = store_begin(r->store, e);

@@ -384,7 +384,7 @@ static void cleanup(struct run *r)
 int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
 		   struct bace_err *e)
 {
-	struct run r = { .exp = exp, .o = o };
+	struct run r = { .exp = exp, .o = o, .began_ns = bace_mono_ns() };
 	struct bace_err end = { 0 };
 	int rc = prepare(&r, e);
 

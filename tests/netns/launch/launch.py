@@ -7,11 +7,13 @@ usage: launch.py BACE AGENT WORKER SHAPERD PROFILES
 ssh is a stand-in that enters a namespace, and, where openssh-server is
 installed, the real one.
 """
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -178,7 +180,19 @@ class Launch(unittest.TestCase):
                 return
         self.skipTest("the machine is too busy to measure")
 
+    def counter_of_energy(self):
+        """One that stands still, instead of this machine's."""
+        zone = f"{self.dir}/powercap/intel-rapl:0"
+        os.makedirs(zone, exist_ok=True)
+        for name, text in (("name", "package-0"), ("energy_uj", "5000000")):
+            with open(f"{zone}/{name}", "w") as f:
+                f.write(text + "\n")
+        os.environ["BACE_POWERCAP"] = f"{self.dir}/powercap"
+        self.addCleanup(os.environ.pop, "BACE_POWERCAP")
+
     def test_ssh(self):
+        self.counter_of_energy()
+
         def attempt():
             p = self.start("ssh", path=f"{self.dir}/bin")
             out, err = p.communicate(timeout=120)
@@ -189,6 +203,10 @@ class Launch(unittest.TestCase):
             return self.measured(p, out, err)
 
         self.until_idle(attempt)
+        with contextlib.closing(sqlite3.connect(f"{self.dir}/test_ssh.db")) as db:
+            rows = db.execute("SELECT host, source, device, energy_j, end_s > start_s FROM energy").fetchall()
+        self.assertEqual({r[0] for r in rows}, set(HOSTS), "measured energy")
+        self.assertEqual({r[1:] for r in rows}, {("rapl", "intel-rapl:0 package-0", 0.0, 1)})
 
     def test_agent_killed(self):
         """The cell is invalid, the agent is started again, the cell is run again."""

@@ -297,6 +297,60 @@ static void test_verify(void **state)
 	world_close(&w);
 }
 
+static void zone_write(const struct world *w, const char *file, const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/intel-rapl:0/%s", w->dir, file);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* 3 J on, over the end of its range: 10 J. */
+static void use_energy(void *arg)
+{
+	zone_write(arg, "energy_uj", "1000000\n");
+}
+
+static void test_energy(void **state)
+{
+	struct world w;
+	struct tb_cell cell;
+	struct tb_result r;
+	struct later *l;
+	char cmd[160];
+
+	world_open(&w, 2);
+	snprintf(cmd, sizeof(cmd), "mkdir %s/intel-rapl:0", w.dir);
+	assert_int_equal(system(cmd), 0);
+	zone_write(&w, "name", "package-0\n");
+	zone_write(&w, "max_energy_range_uj", "10000000\n");
+	zone_write(&w, "energy_uj", "8000000\n");
+	setenv("BACE_POWERCAP", w.dir, 1);
+	world_agents(&w);
+	unsetenv("BACE_POWERCAP");
+	cell_pipeline(&cell, "energy", 2, 4, 50000000, 1000);	/* 3 s and more */
+	l = later(2.0, use_energy, &w);
+	expect_valid(&w, &cell, &r);
+	later_join(l);
+	assert_int_equal(r.n_energy, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_string_equal(r.energy[i].source, "rapl");
+		assert_string_equal(r.energy[i].device, "intel-rapl:0 package-0");
+		assert_true(r.energy[i].energy_j == 3);
+		assert_true(r.energy[i].seconds > 2.5 && r.energy[i].seconds < 60);
+	}
+	assert_string_equal(r.energy[1].host, "h1");
+	tb_result_free(&r);
+	cell_release(&cell);
+	snprintf(cmd, sizeof(cmd), "rm -r %s/intel-rapl:0", w.dir);
+	assert_int_equal(system(cmd), 0);
+	world_close(&w);
+}
+
 static void test_inventory(void **state)
 {
 	struct bace_err e = { 0 };
@@ -324,6 +378,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_pipeline), cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_replicas), cmocka_unit_test(test_one_stage), cmocka_unit_test(test_bad_cells),
 		cmocka_unit_test(test_verify),	 cmocka_unit_test(test_inventory),
+		cmocka_unit_test(test_energy),
 	};
 
 	return fixture_args(argc, argv) ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
