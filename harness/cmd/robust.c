@@ -16,7 +16,7 @@ struct args {
 	const char *experiment;
 	struct robust_options o;
 	struct robust_testbed testbed;	/* n_views = 0: simulate */
-	bool json, verdict, has_seeds;
+	bool json, verdict, has_seeds, reports;
 };
 
 static bool whole(const char *text, long lo, long hi, int *out)
@@ -186,7 +186,7 @@ static int parse_number(const char *option, const char *text, double lo, double 
 
 enum { OPT_DELAYS = 256, OPT_NOISE, OPT_BIAS, OPT_REGIMES, OPT_LINKS, OPT_PRICES, OPT_DRAWN, OPT_LOAD, OPT_HOLD,
        OPT_FLOPS, OPT_BANDWIDTH, OPT_PERIOD, OPT_HOURLY, OPT_JCT, OPT_COST, OPT_ORACLE, OPT_KINDS, OPT_JSON,
-       OPT_VERDICT, OPT_TESTBED };
+       OPT_VERDICT, OPT_TESTBED, OPT_REPORTS };
 
 static int parse_axis(struct args *a, int c)
 {
@@ -247,6 +247,7 @@ static int parse_one(struct args *a, int c)
 		return a->o.crossed || !strcmp(optarg, "once") ? 0 : bad_value("kinds", optarg, "crossed or once");
 	case OPT_JSON: a->json = true; return 0;
 	case OPT_VERDICT: a->verdict = true; return 0;
+	case OPT_REPORTS: a->reports = true; return 0;
 	case OPT_TESTBED:
 		return each(optarg, add_view, &a->testbed) ? 0 :
 			bad_value("testbed", optarg, "views as DELAY:NOISE, e.g. 20ms:30,1h:0");
@@ -267,7 +268,7 @@ static int parse(struct args *a, int argc, char **argv)
 		{ "cost-threshold", 1, NULL, OPT_COST }, { "oracle", 1, NULL, OPT_ORACLE },
 		{ "kinds", 1, NULL, OPT_KINDS }, { "json", 0, NULL, OPT_JSON },
 		{ "verdict", 0, NULL, OPT_VERDICT },
-		{ "testbed", 1, NULL, OPT_TESTBED }, { 0 } };
+		{ "testbed", 1, NULL, OPT_TESTBED }, { "reports", 0, NULL, OPT_REPORTS }, { 0 } };
 	int c, rc = 0;
 
 	robust_defaults(&a->o);
@@ -276,6 +277,8 @@ static int parse(struct args *a, int argc, char **argv)
 		rc = parse_one(a, c);
 	if (!rc && argc - optind > 1)
 		rc = cmd_misuse(&cmd_robust, "one experiment at most");
+	if (!rc && a->reports && !a->testbed.n_views)
+		rc = cmd_misuse(&cmd_robust, "--reports: only with --testbed");
 	a->experiment = optind < argc ? argv[optind] : DEFAULT_EXPERIMENT;
 	return rc;
 }
@@ -352,7 +355,7 @@ static int on_testbed(const struct cmd_globals *g, struct args *a, const struct 
 
 	a->testbed.n_seeds = a->has_seeds ? a->o.n_seeds : 1;
 	rc = store ? robust_on_testbed(exp, &a->testbed, &(struct run_options){ .self = g->self, .command = g->line,
-		.store_path = store, .on_progress = g->quiet ? NULL : say }, stdout, &e) :
+		.store_path = store, .reports = a->reports, .on_progress = g->quiet ? NULL : say }, stdout, &e) :
 		bace_fail(&e, ENOMEM, "out of memory");
 	if (!rc)
 		return BACE_EXIT_OK;
@@ -431,7 +434,9 @@ const struct command cmd_robust = {
 		 "  --verdict             exit 4 unless every cell holds\n"
 		 "  --testbed LIST        views as DELAY:NOISE, e.g. 20ms:30,1h:0: what the policies decide\n"
 		 "                        under each, and under the exact one, is measured as `bace run'\n"
-		 "                        does (noise uniform, additive; --seeds: 1)\n\n"
+		 "                        does (noise uniform, additive; --seeds: 1)\n"
+		 "  --reports             with --testbed: delay and noise are put into what the agents\n"
+		 "                        measure of the links (probes), not into what is true of them\n\n"
 		 "With `bace --store FILE robust' the gains are kept there, too, for `bace report'.",
 	.run = run,
 };

@@ -111,6 +111,8 @@ int robust_on_testbed(const struct experiment *exp, const struct robust_testbed 
 		return bace_fail(e, EINVAL, "%s: needs two policies and `measured' among its oracles", exp->name);
 	/* A moment that an earlier view led to is not measured again. */
 	t.run.reuse = true;
+	/* The exact view is the truth, whatever agents say of it. */
+	t.run.reports = false;
 	t.totals = exact;
 	rc = run_view(&t, &(struct view_spec){ 0 }, exp->seed, e);
 	if (rc)
@@ -118,6 +120,7 @@ int robust_on_testbed(const struct experiment *exp, const struct robust_testbed 
 	print_head(&t, to);
 	print_gains(&t, "exact", NULL, to);
 	t.totals = now;
+	t.run.reports = run->reports;
 	for (int v = 0; v < o->n_views && !rc; v++) {
 		for (int i = 0; i < o->n_seeds && !rc; i++) {
 			char name[64], delay[BACE_FMT_MAX];

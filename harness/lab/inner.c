@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <math.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -236,6 +237,24 @@ static json_t *serve_script(struct inner *in, const json_t *req, struct bace_err
 	return answer;
 }
 
+static json_t *serve_look(struct inner *in, const json_t *req, struct bace_err *e)
+{
+	size_t n = (size_t)in->net.n_regions * (size_t)in->net.n_regions;
+	CLEANUP_FREE double *v = calloc(n + 1, sizeof(*v));
+	json_t *list;
+
+	if (!v) {
+		bace_fail(e, ENOMEM, "look: out of memory");
+		return NULL;
+	}
+	if (controller_look(in->controller, json_number_value(json_object_get(req, "seconds")), v, e))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, isfinite(v[i]) ? json_real(v[i]) : json_null());
+	return json_pack("{s:o}", "capacity_bps", list);
+}
+
 static json_t *serve(struct inner *in, const char *op, const json_t *req, struct bace_err *e)
 {
 	if (!strcmp(op, "open"))
@@ -250,6 +269,8 @@ static json_t *serve(struct inner *in, const char *op, const json_t *req, struct
 		return serve_script(in, req, e);
 	if (!strcmp(op, "verify"))
 		return serve_verify(in, req, e);
+	if (!strcmp(op, "look"))
+		return serve_look(in, req, e);
 	if (!strcmp(op, "inventory")) {
 		CLEANUP_FREE char *text = NULL;
 

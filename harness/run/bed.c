@@ -7,6 +7,7 @@ struct bed_ops {
 	void (*close)(void *p);
 	int (*run)(void *p, const struct tb_cell *cell, struct tb_result *out, struct bace_err *e);
 	int (*verify)(void *p, int n, struct tb_verify *pairs, double goodput_s, struct bace_err *e);
+	int (*look)(void *p, double seconds, double *capacity_bps, struct bace_err *e);
 	int (*inventory)(void *p, char **json, struct bace_err *e);
 	const struct lab_net *(*net)(const void *p);
 	const char *(*log_tail)(const void *p);
@@ -34,6 +35,11 @@ static int lab_verify(void *p, int n, struct tb_verify *pairs, double goodput_s,
 	return testbed_verify(p, n, pairs, goodput_s, e);
 }
 
+static int lab_look(void *p, double seconds, double *capacity_bps, struct bace_err *e)
+{
+	return testbed_look(p, seconds, capacity_bps, e);
+}
+
 static int lab_inventory(void *p, char **json, struct bace_err *e)
 {
 	return testbed_inventory(p, json, e);
@@ -49,7 +55,7 @@ static const char *lab_log(const void *p)
 	return testbed_log_tail(p);
 }
 
-static const struct bed_ops lab_ops = { lab_close, lab_run, lab_verify, lab_inventory, lab_net, lab_log };
+static const struct bed_ops lab_ops = { lab_close, lab_run, lab_verify, lab_look, lab_inventory, lab_net, lab_log };
 
 /* ---- real hosts ---- */
 
@@ -68,6 +74,11 @@ static int hosts_verify(void *p, int n, struct tb_verify *pairs, double goodput_
 	return launched_verify(p, n, pairs, goodput_s, e);
 }
 
+static int hosts_look(void *p, double seconds, double *capacity_bps, struct bace_err *e)
+{
+	return launched_look(p, seconds, capacity_bps, e);
+}
+
 static int hosts_inventory(void *p, char **json, struct bace_err *e)
 {
 	return launched_inventory(p, json, e);
@@ -83,7 +94,7 @@ static const char *hosts_log(const void *p)
 	return "";
 }
 
-static const struct bed_ops hosts_ops = { hosts_close, hosts_run, hosts_verify, hosts_inventory, hosts_net,
+static const struct bed_ops hosts_ops = { hosts_close, hosts_run, hosts_verify, hosts_look, hosts_inventory, hosts_net,
 					  hosts_log };
 
 static int open_hosts(const struct bed_config *cfg, struct bed *b, struct bace_err *e)
@@ -141,6 +152,11 @@ int bed_run(struct bed *b, const struct tb_cell *cell, struct tb_result *out, st
 int bed_verify(struct bed *b, int n, struct tb_verify *pairs, double goodput_s, struct bace_err *e)
 {
 	return b->ops->verify(b->p, n, pairs, goodput_s, e);
+}
+
+int bed_look(struct bed *b, double seconds, double *capacity_bps, struct bace_err *e)
+{
+	return b->ops->look(b->p, seconds, capacity_bps, e);
 }
 
 int bed_inventory(struct bed *b, char **json, struct bace_err *e)

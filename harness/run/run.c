@@ -71,7 +71,7 @@ static int simulate(struct run *r, const struct policy_spec *spec, struct oracle
 	r->policy = spec->label;
 	r->oracle = o->name;
 	rc = cluster_simulate(&(struct cluster_sim){ .exp = r->exp, .models = &r->models,
-		.policy = policy, .oracle = o, .seed = r->exp->seed, .on_start = note_used,
+		.policy = policy, .oracle = o, .seed = r->exp->seed, .reported = r->reported, .on_start = note_used,
 		.arg = r }, &res, e);
 	if (!rc)
 		rc = record_outcomes(r, &res, e);
@@ -216,6 +216,8 @@ static int measure_all(struct run *r, struct bace_err *e)
 
 	if (!rc)
 		rc = verify(r, e);
+	if (!rc && r->o->reports)
+		rc = read_reports(r, e);
 	if (!rc)
 		rc = measured_oracle(r, &o, e);
 	if (!rc)
@@ -377,6 +379,7 @@ static void cleanup(struct run *r)
 	job_models_free(&r->models);
 	store_close(r->store);
 	free(r->used);
+	free(r->reported);
 	free(r->settings);
 	free(r->backend_why);
 }

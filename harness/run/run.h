@@ -35,6 +35,7 @@ struct run_options {
 	const struct launch_options *launch;	/* NULL: a lab */
 	const char *resume;		/* an earlier run, whose cells are not run again; implies reuse */
 	bool reuse;			/* answer known moments from earlier runs in the store */
+	bool reports;			/* policies are told what agents measure of links, with the view's delay and noise */
 	bool keep_timeline;		/* write every operation's row */
 	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
 	void (*on_status)(void *arg, const struct run_status *s);	/* may be NULL */

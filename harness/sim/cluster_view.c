@@ -46,6 +46,12 @@ static double disturbed(const struct view_spec *v, double value, double mean, do
 	return value + (v->multiplicative ? value : mean) * (x * fraction + bias);
 }
 
+/* What monitoring says of a link: what it was, unless it measures something else. */
+static double told(const struct sim *s, int at)
+{
+	return s->view.seen_capacity[at] * (s->in->reported ? s->in->reported[at] : 1);
+}
+
 /* By name, so that every link keeps its numbers whatever the config's order. */
 static void tell_links(struct sim *s)
 {
@@ -55,12 +61,13 @@ static void tell_links(struct sim *s)
 	int n = v->n;
 
 	if (!v->noisy_links) {
-		memcpy(v->capacity, v->seen_capacity, sizeof(double) * (size_t)(n * n));
+		for (int i = 0; i < n * n; i++)
+			v->capacity[i] = told(s, i);
 		return;
 	}
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j < n; j++)
-			mean += v->seen_capacity[s->by_name[i] * n + s->by_name[j]];
+			mean += told(s, s->by_name[i] * n + s->by_name[j]);
 	mean = v->n_links ? mean / v->n_links : 0;
 	generator(s, &r, STREAM_LINKS);
 	common = bace_rng_normal(&r);
@@ -70,7 +77,7 @@ static void tell_links(struct sim *s)
 
 			if (!s->c->links[at].present)
 				continue;
-			v->capacity[at] = fmax(0, disturbed(v->spec, v->seen_capacity[at], mean,
+			v->capacity[at] = fmax(0, disturbed(v->spec, told(s, at), mean,
 				draw(&r, v->spec, common, v->spec->correlation),
 				v->spec->bandwidth_noise, v->spec->bias_bandwidth));
 		}

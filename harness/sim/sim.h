@@ -152,6 +152,7 @@ struct cluster_sim {
 	uint64_t seed;			/* of view noise */
 	int n_changes;
 	const struct link_change *changes;	/* in any order */
+	const double *reported;		/* [n_regions^2] what monitoring says of a link, over what it is; NULL: 1 */
 	/* Observers, may be NULL. on_start: also after a move. */
 	void (*on_start)(void *arg, double now_s, const struct placement *p, double predicted_step_s);
 	void (*on_finish)(void *arg, double now_s, int job);

@@ -8,6 +8,7 @@ times in all.
 """
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -49,7 +50,7 @@ def scales(program, profiles, directory):
 
 def testbed(program, profiles, directory):
     p = bace(program, "--store", os.path.join(directory, "x.db"), "robust",
-             os.path.join(profiles, "experiments", "tiny.cfg"), "--testbed", "20ms:30")
+             os.path.join(profiles, "experiments", "tiny.cfg"), "--testbed", "20ms:30", "--reports")
     assert p.returncode == 0, p.stderr
     lines = p.stdout.splitlines()
     exact = [x.split() for x in lines if x.startswith("exact")]
@@ -58,6 +59,12 @@ def testbed(program, profiles, directory):
     # view, baseline, then event-sim, measured, change of JCT and cost
     simulated, measured = float(exact[0][-6]), float(exact[0][-5])
     assert abs(simulated - measured) < 12, p.stdout
+    db = sqlite3.connect(os.path.join(directory, "x.db"))
+    rows = db.execute("SELECT src, dst, value FROM monitor_sample WHERE quantity = 'capacity_bps'").fetchall()
+    db.close()
+    assert {r[:2] for r in rows} == {("ireland", "frankfurt"), ("frankfurt", "ireland")}, rows
+    # 97.4 Mbit/s; how near a busy machine comes to it is not this test's.
+    assert all(10e6 < r[2] < 1e9 for r in rows), rows
     print(p.stdout)
 
 

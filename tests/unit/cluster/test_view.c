@@ -69,6 +69,8 @@ static int no_times(struct oracle *o, const struct moment *m, struct step_estima
 
 static const double price[REGIONS] = { 0.1, 0.2, 0.3, -0.1 };
 
+static const double *reported;	/* of the next look */
+
 static struct policy *look(const struct view_spec *view, uint64_t seed, int n_changes,
 			   const struct link_change *changes)
 {
@@ -88,7 +90,7 @@ static struct policy *look(const struct view_spec *view, uint64_t seed, int n_ch
 	world_job(&w, "a", world_model(&w, "m", 4), 10, 0);
 	world_ready(&w);
 	assert_int_equal(cluster_simulate(&(struct cluster_sim){ .exp = &w.e, .models = &w.models, .policy = p,
-		.oracle = &o, .seed = seed, .n_changes = n_changes, .changes = changes }, &r, &err), 0);
+		.oracle = &o, .seed = seed, .reported = reported, .n_changes = n_changes, .changes = changes }, &r, &err), 0);
 	cluster_result_free(&r);
 	world_free(&w);
 	return p;
@@ -244,6 +246,28 @@ static void seeds(void **state)
 	free(c);
 }
 
+/* Monitoring says 0.8 of link 0 -> 1 and 1.1 of 0 -> 2: that is what is told, and
+ * what noise and its mean over links are taken of. */
+static void reports(void **state)
+{
+	struct view_spec exact = { 0 }, biased = { .period_s = 10, .bias_bandwidth = 0.3 };
+	double factor[REGIONS * REGIONS];
+	double mean = (15e9 - 0.2e9 + 0.2e9) / 12;
+	struct policy *p;
+
+	for (int i = 0; i < REGIONS * REGIONS; i++)
+		factor[i] = i == 1 ? 0.8 : i == 2 ? 1.1 : 1;
+	reported = factor;
+	p = look(&exact, 7, 0, NULL);
+	assert_true(fabs(p->capacity[0][1] - 0.8e9) < 1 && fabs(p->capacity[0][2] - 2.2e9) < 1);
+	assert_true(p->capacity[0][3] == 3e9);
+	free(p);
+	p = look(&biased, 7, 0, NULL);
+	assert_true(fabs(p->capacity[0][1] - (0.8e9 + 0.3 * mean)) < 1);
+	free(p);
+	reported = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +276,7 @@ int main(void)
 		cmocka_unit_test(never_negative),
 		cmocka_unit_test(redrawn_with_truth),
 		cmocka_unit_test(seeds),
+		cmocka_unit_test(reports),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
