@@ -151,7 +151,7 @@ static int read_others(struct store *s, int64_t placement, const struct hop_plan
 		       struct bace_err *e)
 {
 	sqlite3_stmt *q;
-	int rc = store_query(s, "SELECT t.placement_id, t.hop, t.forward, t.payload_bytes, o.stages, o.micro_batches,"
+	int rc = store_query(s, "SELECT t.placement_id, t.hop, t.forward, t.payload_bytes, o.stages,"
 		" (SELECT count(*) FROM op WHERE placement_id = o.id AND kind = iif(t.forward, 'recvF', 'recvB') AND stage"
 		" = iif(t.forward, (t.hop + 1) % o.stages, t.hop)), (SELECT count(*) FROM step WHERE placement_id = o.id),"
 		" (SELECT count(*) FROM step WHERE placement_id = o.id AND step >= 0)"
@@ -169,7 +169,7 @@ static int read_others(struct store *s, int64_t placement, const struct hop_plan
 	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
 		bool forward = sqlite3_column_int(q, 2);
 		int hop = sqlite3_column_int(q, 1), stages = sqlite3_column_int(q, 4);
-		double messages = column_number(q, 6) * column_number(q, 7) / column_number(q, 8) + 1;
+		double messages = column_number(q, 5) * column_number(q, 6) / column_number(q, 7) + 1;
 		struct other_flow o = { .placement = sqlite3_column_int64(q, 0),
 			.stage = forward ? (hop + 1) % stages : hop,
 			.link_s = column_number(q, 3) / messages * 8 / h->link_goodput_bps };
