@@ -113,6 +113,12 @@ static int take_option(struct args *a, int c)
 		return number_list(optarg, 1, 1000000, &a->o.sample, &n) || n != 1 ?
 			cmd_misuse(&cmd_fidelity, "--sample %s: must be 1 or more", optarg) : 0;
 	}
+	case 'a': {
+		int n;
+
+		return number_list(optarg, 1, 1000, &a->o.at_once, &n) || n != 1 ?
+			cmd_misuse(&cmd_fidelity, "--at-once %s: must be 1 to 1000", optarg) : 0;
+	}
 	case 'r': {
 		int n;
 
@@ -150,7 +156,7 @@ static int parse(struct args *a, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "backend", 1, NULL, 'b' }, { "schedules", 1, NULL, 's' }, { "stages", 1, NULL, 'p' },
-		{ "micro-batches", 1, NULL, 'm' }, { "sample", 1, NULL, 'n' }, { "tries", 1, NULL, 't' }, { "curve", 0, NULL, 'c' },
+		{ "micro-batches", 1, NULL, 'm' }, { "sample", 1, NULL, 'n' }, { "tries", 1, NULL, 't' }, { "curve", 0, NULL, 'c' }, { "at-once", 1, NULL, 'a' },
 		{ "replicas", 1, NULL, 'r' }, { "gradient", 1, NULL, 'g' },
 		{ "no-overlap", 0, NULL, 'x' }, { "median", 1, NULL, 'M' }, { "worst", 1, NULL, 'W' }, { 0 } };
 	int c;
@@ -207,7 +213,9 @@ static int present(const struct args *a, const struct fidelity *f, bool json)
 			return cmd_error(&cmd_fidelity, BACE_EXIT_FAILED, "out of memory");
 	} else {
 		a->o.curve ? fidelity_print_curve(f, stdout) : fidelity_print_matrix(f, stdout);
+		fidelity_print_schedules(f, stdout);
 		fidelity_print_summary(f, &s, &a->limits, stdout);
+		printf("In %.0f s.\n", (double)(bace_mono_ns() - *(const int64_t *)a->o.arg) / 1e9);
 	}
 	if (s.n_invalid)
 		return BACE_EXIT_FAILED;
@@ -251,7 +259,7 @@ const struct command cmd_fidelity = {
 	.summary = "pipelines with one slow hop, measured and simulated",
 	.usage = "bace fidelity [EXPERIMENT.cfg] [--schedules S,S,...] [--stages P,P,...]\n"
 		 "           [--micro-batches M,M,...] [--curve] [--no-overlap] [--sample N]\n"
-		 "           [--replicas D] [--gradient SIZE]\n"
+		 "           [--replicas D] [--gradient SIZE] [--at-once N]\n"
 		 "           [--tries N] [--backend auto|netem|nfqueue|uml] [--median PERCENT] [--worst PERCENT]\n\n"
 		 "Runs pipelines whose hops are alike but for one, and sets measured step times\n"
 		 "beside the event simulation: every schedule, number of stages and of micro-batches,\n"
@@ -268,6 +276,8 @@ const struct command cmd_fidelity = {
 		 "                   stage over a ring of near hops (default 1); the slow hop is the first's\n"
 		 "  --gradient       of a stage (default: the model's parameters of a layer)\n"
 		 "  --sample         so many points, evenly from all\n"
+		 "  --at-once        so many points, if their paths share no link (default: all that have\n"
+		 "                   room; 2 in User-Mode Linux, which has one processor)\n"
 		 "  --tries          of a cell that the machine was too busy for (default 3)\n"
 		 "  --median         largest median error (default 3, in User-Mode Linux 5)\n"
 		 "  --worst          largest error (default 10)\n\n"

@@ -81,6 +81,42 @@ void fidelity_print_matrix(const struct fidelity *f, FILE *to)
 			print_row(f, i, done, to);
 }
 
+/* Of the points of one schedule, signed as well: a bias shows in the median. */
+static void print_schedule(const struct fidelity *f, enum schedule_kind k, double *v, FILE *to)
+{
+	double signed_median;
+	int n = 0, all = 0;
+
+	for (int i = 0; i < f->n; i++) {
+		double x = fidelity_error(&f->v[i]);
+
+		all += f->v[i].schedule == k;
+		if (f->v[i].schedule == k && !isnan(x))
+			v[n++] = x;
+	}
+	if (!all)
+		return;
+	if (!n) {
+		fprintf(to, "%-17s %6d %8d\n", schedule_name(k), all, all);
+		return;
+	}
+	signed_median = stats_median(v, (size_t)n);
+	for (int i = 0; i < n; i++)
+		v[i] = fabs(v[i]);
+	fprintf(to, "%-17s %6d %8d  %+8.2f  %8.2f  %8.2f  %8.2f\n", schedule_name(k), all, all - n, 100 * signed_median,
+		100 * stats_median(v, (size_t)n), 100 * stats_quantile(v, (size_t)n, 0.95),
+		100 * stats_quantile(v, (size_t)n, 1));
+}
+
+void fidelity_print_schedules(const struct fidelity *f, FILE *to)
+{
+	CLEANUP_FREE double *v = calloc((size_t)f->n + 1, sizeof(*v));
+
+	fputs("\nschedule          points  invalid  median %  |median|       p95     worst\n", to);
+	for (int k = 0; v && k <= SCHED_ZB_H1; k++)
+		print_schedule(f, (enum schedule_kind)k, v, to);
+}
+
 /* ---- curves ---- */
 
 static const struct fidelity_point *find(const struct fidelity *f, const struct fidelity_point *like,

@@ -17,6 +17,8 @@ struct fidelity_summary {
 double fidelity_error(const struct fidelity_point *p);	/* signed; NAN: not valid */
 struct fidelity_summary fidelity_summarise(const struct fidelity *f);
 void fidelity_print_matrix(const struct fidelity *f, FILE *to);
+/* Errors of each schedule. */
+void fidelity_print_schedules(const struct fidelity *f, FILE *to);
 void fidelity_print_curve(const struct fidelity *f, FILE *to);
 void fidelity_print_summary(const struct fidelity *f, const struct fidelity_summary *s,
 			    const struct fidelity_limits *l, FILE *to);

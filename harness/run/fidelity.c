@@ -9,6 +9,7 @@
 
 #define SETUP_S 20.0
 #define PATIENCE 4.0		/* times the predicted time before a cell is given up */
+#define UML_AT_ONCE 2
 
 struct fidelity_job {
 	const struct experiment *exp;
@@ -19,6 +20,7 @@ struct fidelity_job {
 	struct testbed *testbed;
 	bool *done;			/* [out->n] */
 	int n_done;
+	int at_once;
 };
 
 static void progress(const struct fidelity_job *j, const char *fmt, ...) BACE_PRINTF(2, 3);
@@ -105,7 +107,7 @@ static int choose(struct fidelity_job *j, int *which, struct bace_err *e)
 		int rc;
 
 		/* Alike in length, or the short ones wait for the long. */
-		if (j->done[i] || (n && (ranks + p->stages * p->replicas > j->exp->testbed.max_ranks ||
+		if (j->done[i] || n == j->at_once || (n && (ranks + p->stages * p->replicas > j->exp->testbed.max_ranks ||
 					 p->micro_batches != j->out->v[which[0]].micro_batches)))
 			continue;
 		if (!fidelity_path(c, used, p)) {
@@ -239,6 +241,8 @@ static int prepare(struct fidelity_job *j, enum backend_kind *backend, struct ba
 	if (rc)
 		return rc;
 	j->out->backend = backend_name(*backend);
+	/* It has one processor. */
+	j->at_once = j->o->at_once ? j->o->at_once : *backend == BACKEND_UML ? UML_AT_ONCE : j->out->n;
 	j->done = calloc((size_t)j->out->n, sizeof(*j->done));
 	progress(j, "%d points, backend %s: %s", j->out->n, j->out->backend, why);
 	return j->done ? 0 : bace_fail(e, ENOMEM, "fidelity: out of memory");

@@ -55,7 +55,8 @@ def probe(cc, samples, seconds):
 def hop(size, count, fwd_ns=0, steps=1, sockets=1):
     """Activations, of measured steps: (operation should have ended, was seen to end, received)."""
     job = Job(2, where=WHERE, schedule="gpipe", bytes=size, micro_batches=count, fwd_ns=fwd_ns, bwd_ns=0, steps=steps,
-              warmup_steps=1, sockets=sockets, step_timeout_ms=120000).begin()
+              warmup_steps=1, sockets=sockets, step_timeout_ms=120000,
+              congestion_control=congestion_control()).begin()
     reports = job.done()
     seen = {op[1:3]: (op[6], op[5]) for op in map(tuple, reports[0]["ops"]) if op[3] == 0 and op[1] >= 0}
     return [(*seen[op[1:3]], op[5]) for op in map(tuple, reports[1]["ops"]) if op[3] == 3 and op[1] >= 0]
