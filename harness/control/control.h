@@ -210,7 +210,7 @@ struct tb_result {
 	struct tb_op *ops;
 	int n_flows;
 	struct tb_flow *flows;
-	int n_flow_steps;	/* by flow, then step; none of hops that NCCL carries */
+	int n_flow_steps;	/* by flow, then step */
 	struct tb_flow_step *flow_steps;
 	int n_links;
 	struct tb_link_check *links;

@@ -275,6 +275,7 @@ const struct mover_ops nccl_mover = {
 	.warm = transport_warm,
 	.go = transport_go,
 	.send = transport_send,
+	.step_ended = transport_step_ended,
 	.drained = transport_drained,
 	.close = transport_close,
 	.closed = transport_closed,

@@ -142,18 +142,31 @@ static int prepare(struct transport *t, struct bace_err *e)
 	return rc ? transport_explain(t, e) : 0;
 }
 
+static int make_rows(struct transport *t, int hop, struct bace_err *e)
+{
+	size_t steps = (size_t)(t->spec->warmup_steps + t->spec->steps);
+
+	if (t->spec->hops[hop].kind != HOP_NCCL)
+		return 0;
+	t->carried[hop].rows = calloc(steps, sizeof(*t->carried[hop].rows));
+	return t->carried[hop].rows ? 0 : bace_fail(e, ENOMEM, "nccl: rows of %zu steps: out of memory", steps);
+}
+
 int transport_create(const struct worker_spec *spec, struct loop *loop, const struct hop_events *events,
 		     struct mover **out, struct bace_err *e)
 {
 	struct transport *t = calloc(1, sizeof(*t));
-	int rc;
+	int rc = 0;
 
 	if (!t)
 		return bace_fail(e, ENOMEM, "nccl: out of memory");
 	*t = (struct transport){ .base.ops = &nccl_mover, .spec = spec, .loop = loop, .events = events,
 				 .log_fd = -1, .tick.fd = -1, .energy_j = -1 };
 	t->carried = calloc((size_t)spec->n_hops + 1, sizeof(*t->carried));
-	rc = t->carried ? prepare(t, e) : bace_fail(e, ENOMEM, "nccl: out of memory");
+	for (int i = 0; t->carried && !rc && i < spec->n_hops; i++)
+		rc = make_rows(t, i, e);
+	if (!rc)
+		rc = t->carried ? prepare(t, e) : bace_fail(e, ENOMEM, "nccl: out of memory");
 	if (rc)
 		transport_destroy(&t->base);
 	else
@@ -200,6 +213,8 @@ void transport_destroy(struct mover *mover)
 		power_close(t->power);
 	bace_cleanup_close(&t->tick.fd);
 	bace_cleanup_close(&t->log_fd);
+	for (int i = 0; t->carried && i < t->spec->n_hops; i++)
+		free(t->carried[i].rows);
 	free(t->carried);
 	free(t);
 }

@@ -7,6 +7,7 @@
 #include "workloads/nccl/power.h"
 #include "workloads/nccl/sockets.h"
 #include "workloads/nccl/transport.h"
+#include "workloads/worker/flows.h"
 
 /* In order. */
 enum transport_state {
@@ -18,6 +19,8 @@ struct carried {			/* by one hop, sent by this end */
 	uint64_t bytes, messages;
 	char peer[64];			/* its address */
 	struct sockets_count sockets;
+	struct flow_row *rows;		/* [steps of the run]; NULL: not an nccl hop */
+	int n_rows;
 };
 
 struct transport {
@@ -64,6 +67,8 @@ int transport_check_log(struct transport *t, struct bace_err *e);
 int transport_explain(struct transport *t, struct bace_err *e);
 /* Reads the counters of the peers' sockets; bytes that are not acknowledged yet. */
 uint64_t transport_count(struct transport *t);
+/* Reads them, for each hop's row of the step. */
+void transport_step_ended(struct mover *mover, int step);
 void transport_power_start(struct transport *t);
 void transport_power_stop(struct transport *t);
 int transport_report(const struct mover *mover, json_t *flows, json_t *done, struct bace_err *e);

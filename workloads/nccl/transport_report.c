@@ -69,6 +69,19 @@ uint64_t transport_count(struct transport *t)
 	return unacked;
 }
 
+void transport_step_ended(struct mover *mover, int step)
+{
+	struct transport *t = (struct transport *)mover;
+
+	transport_count(t);
+	for (int i = 0; i < t->spec->n_hops; i++) {
+		struct carried *c = &t->carried[i];
+
+		if (c->rows && c->n_rows < t->spec->warmup_steps + t->spec->steps)
+			c->rows[c->n_rows++] = (struct flow_row){ .step = step, .t = c->sockets.sum };
+	}
+}
+
 /* ---- energy ---- */
 
 void transport_power_start(struct transport *t)
@@ -107,6 +120,8 @@ static json_t *flow_json(const struct transport *t, int hop)
 
 	for (size_t i = 0; j && i < ARRAY_LEN(v); i++)
 		json_object_set_new(j, v[i].key, json_integer((json_int_t)v[i].value));
+	if (j)
+		json_object_set_new(j, "steps", flow_rows_json(c->rows, c->n_rows));
 	return j;
 }
 

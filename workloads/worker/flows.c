@@ -3,11 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct row {
-	int step;
-	struct net_info t;
-};
-
 struct counters {
 	struct net_info t;
 	uint64_t payload_bytes, messages;
@@ -16,7 +11,7 @@ struct counters {
 struct flow {
 	int slot;			/* of the stage that sends; -1: not a tcp hop */
 	struct counters start;
-	struct row *rows;
+	struct flow_row *rows;
 	int n_rows;
 };
 
@@ -124,15 +119,15 @@ static int add_counters(json_t *j, const struct counters *now, const struct coun
 	return rc;
 }
 
-static json_t *rows_json(const struct flow *x)
+json_t *flow_rows_json(const struct flow_row *rows, int n)
 {
 	json_t *a = json_array();
 
-	for (int i = 0; i < x->n_rows; i++) {
+	for (int i = 0; i < n; i++) {
 		static const struct net_info none;
-		const struct net_info *t = &x->rows[i].t, *was = i ? &x->rows[i - 1].t : &none;
+		const struct net_info *t = &rows[i].t, *was = i ? &rows[i - 1].t : &none;
 
-		json_array_append_new(a, json_pack("[i,I,I,I,I,I,I,I,I,I,i]", x->rows[i].step,
+		json_array_append_new(a, json_pack("[i,I,I,I,I,I,I,I,I,I,i]", rows[i].step,
 			(json_int_t)(t->bytes_sent - was->bytes_sent), (json_int_t)(t->retrans_bytes - was->retrans_bytes),
 			(json_int_t)t->rtt_us, (json_int_t)t->delivery_rate_bps, (json_int_t)t->min_rtt_us,
 			(json_int_t)t->cwnd_bytes, (json_int_t)(t->busy_us - was->busy_us),
@@ -164,7 +159,7 @@ json_t *flows_json(const struct flows *f)
 		add_counters(j, &now, &none);
 		add_counters(measured, &now, &f->v[i].start);
 		json_object_set_new(j, "measured", measured);
-		json_object_set_new(j, "steps", rows_json(&f->v[i]));
+		json_object_set_new(j, "steps", flow_rows_json(f->v[i].rows, f->v[i].n_rows));
 		json_array_append_new(a, j);
 	}
 	return a;

@@ -6,6 +6,15 @@
 
 struct flows;
 
+/* What was read as a stage ended a step (< 0: warm-up). */
+struct flow_row {
+	int step;
+	struct net_info t;
+};
+
+/* As worker.h has the "steps" of a flow. */
+json_t *flow_rows_json(const struct flow_row *rows, int n);
+
 /* hops is borrowed: [spec->n_hops], internal ones unused. */
 int flows_create(const struct worker_spec *spec, const struct hop *hops, struct flows **out,
 		 struct bace_err *e);

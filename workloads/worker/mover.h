@@ -24,6 +24,8 @@ struct mover_ops {
 	/* Messages may come and go from now on. */
 	int (*go)(struct mover *m, struct bace_err *e);
 	int (*send)(struct mover *m, int hop, const struct message *msg, struct bace_err *e);
+	/* The rank's stage has ended a step. */
+	void (*step_ended)(struct mover *m, int step);
 	/* All is sent and, as far as can be seen, acknowledged. */
 	bool (*drained)(struct mover *m);
 	/* The orderly end begins; then, whether it has come. */

@@ -65,6 +65,8 @@ static void stage_ended_step(void *arg, int slot, int step)
 	int least = INT32_MAX;
 
 	flows_step_ended(r->flows, slot, step);
+	if (r->mover)
+		r->mover->ops->step_ended(r->mover, step);
 	r->ended[slot]++;
 	for (int i = 0; i < r->spec.n_stages && least > r->steps_ended; i++)
 		least = r->ended[i] < least ? r->ended[i] : least;

@@ -104,8 +104,8 @@
  *   start), the rest as it was then. app_limited: 1 if the sender, not the
  *   network, bounded delivery_rate_bps when that was measured. Of several
  *   sockets: sums; round trips of the first; app_limited if any is.
- *   A flow of an nccl hop: wire_bytes of all sockets that this process had to the
- *   peer's address, NCCL's own talk included. Also, from bace-worker-nccl: "nccl":
+ *   A flow of an nccl hop: wire_bytes and "steps" of all sockets that this process
+ *   had to the peer's address, NCCL's own talk included. Also, from bace-worker-nccl: "nccl":
  *   {"version": N, "paths": what its log said, "gpu": {"bus": B, "name": T,
  *   "energy_j": J, "seconds": S}}, energy of the whole board from "go" on.
  *   With compute "cpu" or "cuda": "compute": {"gemm_n": N, "gemm_s": S, "flops": F}.

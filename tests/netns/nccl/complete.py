@@ -60,6 +60,8 @@ class Complete(unittest.TestCase):
     def test_what_the_report_says(self):
         for r in self.finish(2, bytes=5000):
             flow, nccl = r["flows"][0], r["nccl"]
+            self.assertEqual([s[0] for s in flow["steps"]], [-1, 0, 1])
+            self.assertGreater(sum(s[1] for s in flow["steps"]), 2 * 4 * 5000)
             # One to warm up, 3 steps of 4; tokens go to stage 0.
             self.assertEqual(flow["payload_bytes"], 13 * 5000 + (0 if flow["forward"] else 3 * 64))
             self.assertEqual(nccl["interface"], "lo:127.0.0.1")
