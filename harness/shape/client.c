@@ -50,7 +50,8 @@ static int open_to(const struct shape_probe *p, int type, int *fd, struct bace_e
 }
 
 /* ---- round-trip times ---- */
-static bool await_echo(int fd, uint32_t seq, int timeout_ms, int64_t *rtt_ns)
+/* 1; 0: no answer in time; -ECONNREFUSED: nobody listens there. */
+static int await_echo(int fd, uint32_t seq, int timeout_ms, int64_t *rtt_ns)
 {
 	int64_t until = bace_mono_ns() + timeout_ms * 1000000LL;
 	struct probe_echo m;
@@ -59,11 +60,16 @@ static bool await_echo(int fd, uint32_t seq, int timeout_ms, int64_t *rtt_ns)
 		struct pollfd w = { .fd = fd, .events = POLLIN };
 		int64_t left_ms = (until - bace_mono_ns() + 999999) / 1000000;
 
+		ssize_t n;
+
 		if (left_ms <= 0 || poll(&w, 1, (int)left_ms) <= 0)
-			return false;
-		if (recv(fd, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m) && m.magic == PROBE_ECHO_MAGIC && m.seq == seq) {
+			return 0;
+		n = recv(fd, &m, sizeof(m), MSG_DONTWAIT);
+		if (n < 0 && errno == ECONNREFUSED)
+			return -ECONNREFUSED;
+		if (n == sizeof(m) && m.magic == PROBE_ECHO_MAGIC && m.seq == seq) {
 			*rtt_ns = bace_mono_ns() - m.sent_ns;
-			return true;
+			return 1;
 		}
 	}
 }
@@ -78,10 +84,14 @@ int shape_probe_rtt(const struct shape_probe *p, struct shape_measured *out, str
 	for (int i = -1; i < p->rtt_samples && !rc; i++) {
 		struct probe_echo m = { .magic = PROBE_ECHO_MAGIC, .seq = (uint32_t)(i + 1), .sent_ns = bace_mono_ns() };
 		int64_t rtt;
+		int got;
 
-		if (send(fd, &m, sizeof(m), MSG_NOSIGNAL) < 0 && errno != ECONNREFUSED)
+		if (send(fd, &m, sizeof(m), MSG_NOSIGNAL) < 0)
 			return fail(p, -errno, "send", e);
-		if (await_echo(fd, m.seq, 2000, &rtt) && i >= 0)
+		got = await_echo(fd, m.seq, 2000, &rtt);
+		if (got < 0)
+			return fail(p, got, "echo over UDP", e);
+		if (got && i >= 0)
 			v[out->rtt_received++] = (double)rtt / 1e9;
 		out->rtt_sent += i >= 0;
 		if (i == 4 && !out->rtt_received)
