@@ -387,7 +387,7 @@ def iperf3_bps(frm, to, addr):
     return 8 * sum(s["bytes"] for s in sums) / sum(s["seconds"] for s in sums)
 
 
-@unittest.skipUnless("agree" in sys.argv, "")
+@unittest.skipUnless("agree" in sys.argv, "wants an idle machine (suite accuracy)")
 class Agree(unittest.TestCase):
     """What `verify` measures, tools that are not ours measure as well."""
 
