@@ -109,6 +109,9 @@ int results_print_run_part(struct store *s, const char *given, const struct run_
 	for (size_t i = 0; !rc && i < ARRAY_LEN(shown); i++) {
 		struct table t;
 
+		/* What other commands found is of no one policy or job. */
+		if (f && (f->policy || f->job) && shown[i] >= TABLE_ROBUST)
+			continue;
 		rc = run_table(s, run, f, shown[i], &t, e);
 		if (rc)
 			break;
