@@ -76,6 +76,13 @@ def hop_latency_us():
     return [((seen - made) / 1e3, (end - seen) / 1e3) for made, seen, end in hop(64, 100, fwd_ns=1000000, steps=3)]
 
 
+def hop_ping_pong_us():
+    """Half of a step in which nothing is computed: a message there, one back."""
+    job = Job(2, where=WHERE, bytes=64, micro_batches=1, fwd_ns=0, bwd_ns=0, steps=1000, warmup_steps=10,
+              congestion_control=congestion_control()).begin()
+    return [(s[3] - s[2]) / 2e3 for s in job.done()[0]["steps"] if s[1] >= 0]
+
+
 def ping_us():
     text = driver.output("ip netns exec bwk-0 ping -q -i 0.002 -c 300 10.99.0.2")
     return float(re.search(r"= [\d.]+/([\d.]+)/", text).group(1)) * 1e3 / 2
@@ -103,10 +110,12 @@ def goodput(name, cc, rate_bps, sockets):
 def latency(cc):
     half_rtt = [r / 2e3 for r in probe(cc, 1000, 0)["rtt_ns"]]
     bare = statistics.median(half_rtt)
+    pong = statistics.median(hop_ping_pong_us())
     late, way = zip(*hop_latency_us())
     print(f"one-way 64 B: ping {ping_us():.1f} us (mean RTT/2), ping-pong over TCP {bare:.1f} us (median RTT/2), "
-          f"hop {statistics.median(way):.1f} us (median, n = {len(way)}, p95 {statistics.quantiles(way, n=100)[94]:.1f}), "
-          f"ratio to ping-pong {statistics.median(way) / bare:.2f}; before it, the end of an operation is noticed "
+          f"hop {pong:.1f} us (median of half a step to and fro, n = 1000), ratio to ping-pong {pong / bare:.2f}; a hop "
+          f"whose ranks slept for 1 ms {statistics.median(way):.1f} us (median, n = {len(way)}, p95 "
+          f"{statistics.quantiles(way, n=100)[94]:.1f}), where the end of the operation before is noticed "
           f"{statistics.median(late):.1f} us late (median)", flush=True)
 
 
