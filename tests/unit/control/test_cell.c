@@ -52,7 +52,11 @@ static void check_ops(const struct tb_cell *cell, const struct tb_result *r)
 			compute++;
 		else
 			received++;
-		assert_true(r->ops[i].end_ns >= r->ops[i].start_ns);
+		if (r->ops[i].end_ns < r->ops[i].start_ns)
+			fail_msg("kind %d of stage %d, step %d, micro-batch %d: ended %lld ns before it began (planned %+lld ns)",
+				 r->ops[i].kind, r->ops[i].stage, r->ops[i].step, r->ops[i].micro_batch,
+				 (long long)(r->ops[i].start_ns - r->ops[i].end_ns),
+				 (long long)(r->ops[i].planned_end_ns - r->ops[i].start_ns));
 	}
 	for (int j = 0; j < cell->n_jobs; j++) {
 		const struct tb_job *job = &cell->jobs[j];
