@@ -70,7 +70,7 @@ static int digits_for(enum quantity what, double least, double most)
 	if (what == COUNT || !(most > 0))
 		return 0;
 	if (what == PERCENT)
-		return most < 1 ? 2 : 1;
+		return most < 2 ? 2 : 1;
 	d = least > 0 ? 3 - (int)floor(log10(least)) : 3;
 	d = d < 0 ? 0 : d > deepest ? deepest : d;
 	if (most >= 1e5)

@@ -208,8 +208,8 @@ static void findings(const char *text)
 	has_row(text, ">bace", "|ldf||as given, links static, prices flat||JCT||+31.0||+20.0||+35.0||\u221217.0||1 h||30 %||8 of 16||100|");
 	has_row(text, ">bace", "|ldf||as given, links static, prices flat||5 ms||10 %||+15.0||+9.0||+35.0||HOLDS||");
 	/* Rows are in percent already: 0.4 % with counters every 10 ms. */
-	has_row(text, ">counters", "|10.0||+0.40||+0.30||+0.50||40||0.52|");
-	has_row(text, ">probe 24 kB", "|10.0||+1.20||+0.90||+1.50||40||0.52|");
+	has_row(text, ">counters", "|10.00||+0.40||+0.30||+0.50||40||0.52|");
+	has_row(text, ">probe 24 kB", "|10.00||+1.20||+0.90||+1.50||40||0.52|");
 	has_row(text, " class=\"flex\">JCT gain 27.9 to 64.7 %", "|direction only||+10.5||+10.5||+12.5||+12.5||41||44||1000|");
 	has_row(text, " class=\"flex\">JCT gain 27.9 to 64.7 %", "|ldf||k_min||\u221231.5||+10.5||+55.0||+12.0||+9.0||+15.0||60||40||1000|");
 }
