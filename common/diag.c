@@ -13,6 +13,10 @@ void bace_diag_add(struct bace_diags *d, const char *file, int line, const char 
 	va_start(ap, fmt);
 	n = vasprintf(&one.text, fmt, ap);
 	va_end(ap);
+	/* One diagnostic is one line, whatever a value of the file holds. */
+	for (char *p = n < 0 ? NULL : one.text; p && *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';
 	one.file = strdup(file ? file : "");
 	v = realloc(d->v, (d->n + 1) * sizeof(*v));
 	/* A lost diagnostic would turn bad input into good: rather no process. */

@@ -215,9 +215,13 @@ static int build(struct store *s, const char *run, const struct compare_options 
 		 struct bace_err *e)
 {
 	struct outcomes out = { 0 };
-	int rc = measured_placements(s, run, &o->filter, &c->v, &c->n, e);
+	int rc = run_filter_check(s, run, &o->filter, e);
 
-	if (!rc && !c->n)
+	if (!rc)
+		rc = measured_placements(s, run, &o->filter, &c->v, &c->n, e);
+	if (rc)
+		return rc;
+	if (!c->n)
 		return bace_fail(e, ENODATA, "run %s has no valid measured placement%s to compare", run,
 				 o->filter.policy || o->filter.job ? " like that" : "");
 	c->gaps = calloc(c->n + 1, sizeof(*c->gaps));

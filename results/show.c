@@ -81,7 +81,7 @@ static int check_one(struct store *s, const char *run, const char *column, const
 	return rc;
 }
 
-static int check_filter(struct store *s, const char *run, const struct run_filter *f, struct bace_err *e)
+int run_filter_check(struct store *s, const char *run, const struct run_filter *f, struct bace_err *e)
 {
 	int rc = f ? check_one(s, run, "policy", f->policy, e) : 0;
 
@@ -99,7 +99,7 @@ int results_print_run_part(struct store *s, const char *given, const struct run_
 	bool placed;
 
 	if (!rc)
-		rc = check_filter(s, run, f, e);
+		rc = run_filter_check(s, run, f, e);
 	if (!rc)
 		rc = store_run_kind(s, run, kind, e);
 	placed = !strcmp(kind, "run");
@@ -228,7 +228,7 @@ int results_print_run_part_json(struct store *s, const char *given, const struct
 	int rc = store_find_run(s, given, run, e);
 
 	if (!rc)
-		rc = check_filter(s, run, f, e);
+		rc = run_filter_check(s, run, f, e);
 	for (size_t i = 0; !rc && i < ARRAY_LEN(parts); i++) {
 		json_t *rows = NULL;
 

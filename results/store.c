@@ -233,10 +233,14 @@ static int open_older(const char *path, int version, struct store **out, struct 
 int store_open_readonly(const char *path, struct store **out, struct bace_err *e)
 {
 	struct store *s = NULL;
+	struct stat st;
 	int version, rc;
 
-	if (access(path, F_OK))
+	if (stat(path, &st))
 		return bace_fail_errno(e, errno, "store %s", path);
+	/* To SQLite an empty file is an empty database; here nobody asked for one. */
+	if (S_ISREG(st.st_mode) && !st.st_size)
+		return bace_fail(e, EBADMSG, "store %s: not a store of bace: an empty file; it was not touched", path);
 	rc = store_probe(path, &version, e);
 	if (!rc)
 		rc = connect_file(path, SQLITE_OPEN_READONLY, &s, e);

@@ -64,6 +64,8 @@ enum run_table { TABLE_PLACEMENTS, TABLE_POLICIES, TABLE_JOBS, TABLE_LINKS, TABL
 	TABLE_SKIPPED,
 	/* what bace robust, overhead and claims found */
 	TABLE_ROBUST, TABLE_ROBUST_VIEWS, TABLE_OVERHEAD, TABLE_CLAIMS, TABLE_CLAIMS_ROWS, N_RUN_TABLES };
+/* -ENOENT when the run has no such policy or job, with what it has. */
+int run_filter_check(struct store *s, const char *run, const struct run_filter *f, struct bace_err *e);
 int run_table(struct store *s, const char *run, const struct run_filter *f, enum run_table which,
 	      struct table *out, struct bace_err *e);
 

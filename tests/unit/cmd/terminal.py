@@ -81,6 +81,7 @@ quiet("report", "last", "-o", "r.html")
 page = open("r.html", encoding="utf-8").read()
 check("no valid measured placement" in page and "<svg" in page, "report of a simulated run")
 check("no valid measured placement" in quiet("compare", "last", want=2).stderr, "compare of a simulated run")
+check("it has: " in quiet("compare", "last", "--policy", "nope", want=2).stderr, "compare of no policy")
 check("was not measured" in quiet("trace", "last", "-o", "t.json", want=2).stderr, "trace of a simulated run")
 # A run that is not there: the nearest that is, or the word that was meant.
 name = quiet("runs", "--json").stdout.split('"id"')[1].split('"')[1]

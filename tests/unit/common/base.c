@@ -49,12 +49,12 @@ static void test_diags(void **state)
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
 
-	bace_diag_add(&d, "a.cfg", 3, "key `%s'", "x");
+	bace_diag_add(&d, "a.cfg", 3, "key `%s'", "x\ny\033");
 	bace_diag_add(&d, "a.cfg", 0, "all of it");
 	bace_diag_add(&d, NULL, 0, "nothing in particular");
 	bace_diags_print(&d, f);
 	fclose(f);
-	assert_string_equal(text, "a.cfg:3: key `x'\na.cfg: all of it\nnothing in particular\n");
+	assert_string_equal(text, "a.cfg:3: key `x?y?'\na.cfg: all of it\nnothing in particular\n");
 	bace_diags_free(&d);
 	assert_int_equal(d.n, 0);
 	free(text);

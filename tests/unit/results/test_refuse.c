@@ -109,6 +109,23 @@ static void truncated(void **state)
 	}
 }
 
+static void empty(void **state)
+{
+	CLEANUP_FREE char *path = fixture_path("empty.db");
+	struct store *s;
+	struct bace_err e;
+	struct stat st;
+
+	write_file(path, "", 0);
+	assert_int_equal(store_open_readonly(path, &s, &e), -EBADMSG);
+	assert_non_null(strstr(e.msg, "an empty file"));
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	/* Who writes may begin in it, as mktemp made it. */
+	assert_int_equal(store_open(path, &s, &e), 0);
+	store_close(s);
+}
+
 static void folder(void **state)
 {
 	struct store *s;
@@ -224,7 +241,7 @@ static void full_disk(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(foreign), cmocka_unit_test(newer),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(foreign), cmocka_unit_test(empty), cmocka_unit_test(newer),
 		cmocka_unit_test(truncated), cmocka_unit_test(folder), cmocka_unit_test(read_only_folder),
 		cmocka_unit_test(full_disk) };
 
