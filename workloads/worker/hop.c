@@ -159,16 +159,18 @@ static int check_header(void *arg, const struct header *in, struct bace_err *e)
 	return hop_check(((struct lane *)arg)->hop, in, e);
 }
 
-static int on_readable(struct lane *l, int64_t now, struct bace_err *e)
+/* A message's time is read behind its last byte: it may have come since the
+ * loop's time was, long since on a busy machine. */
+static int on_readable(struct lane *l, struct bace_err *e)
 {
 	struct header in;
 	int rc = 0;
 
 	for (int i = 0; i < PARTS_A_TURN && !rc; i++) {
-		rc = sock_read(&l->sock, now, check_header, l, &in, e);
+		rc = sock_read(&l->sock, check_header, l, &in, e);
 		if (rc <= 0)
 			break;
-		rc = hop_take_part(l, &in, l->sock.first, now, e);
+		rc = hop_take_part(l, &in, l->sock.first, bace_mono_ns(), e);
 	}
 	if (rc || !l->sock.closed)
 		return rc;
@@ -255,7 +257,7 @@ static int on_socket(struct lane *l, uint32_t events, int64_t now, struct bace_e
 		rc = net_connected(l->sock.watch.fd, e);
 		return rc ? rc : hop_open_lane(l, e);
 	}
-	rc = events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? on_readable(l, now, e) : 0;
+	rc = events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? on_readable(l, e) : 0;
 	return rc ? rc : flush(l, now, e);
 }
 

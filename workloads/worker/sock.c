@@ -104,8 +104,7 @@ int sock_write(struct sock *s, struct header *done, struct bace_err *e)
 	return 0;
 }
 
-int sock_read(struct sock *s, int64_t now, header_fn check, void *arg, struct header *out,
-	      struct bace_err *e)
+int sock_read(struct sock *s, header_fn check, void *arg, struct header *out, struct bace_err *e)
 {
 	for (;;) {
 		bool head = s->got < sizeof(s->in);
@@ -124,7 +123,7 @@ int sock_read(struct sock *s, int64_t now, header_fn check, void *arg, struct he
 			return 0;
 		}
 		if (!s->got)
-			s->first = now;
+			s->first = bace_mono_ns();
 		s->got += (uint64_t)n;
 		if (head && s->got == sizeof(s->in)) {
 			int rc = check(arg, &s->in, e);

@@ -35,7 +35,6 @@ int sock_write(struct sock *s, struct header *done, struct bace_err *e);
  * first byte in s->first; 0 not yet; -errno. A header is handed to `check`
  * before its payload is read. */
 typedef int (*header_fn)(void *arg, const struct header *h, struct bace_err *e);
-int sock_read(struct sock *s, int64_t now, header_fn check, void *arg, struct header *out,
-	      struct bace_err *e);
+int sock_read(struct sock *s, header_fn check, void *arg, struct header *out, struct bace_err *e);
 
 #endif
