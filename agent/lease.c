@@ -12,9 +12,11 @@
 #include "agent/monitor/monitor.h"
 
 #define QUEUE_MAX 64
-#define KEEPALIVE_MS 1000
-#define PLAN_S 10		/* for bace-shaperd to answer */
-#define ANSWER_S 2
+/* Both together less than a worker's peer takes to be given up: a delay line that
+ * stands still is to be named, not the connections that stop with it. */
+#define KEEPALIVE_MS 400
+#define ANSWER_MS 1400		/* for bace-shaperd to answer */
+#define PLAN_MS 10000
 #define CONNECT_S 5.0		/* it may be starting, or undoing the last lease */
 #define RETRY_US 20000
 
@@ -116,9 +118,9 @@ static void disconnect(struct lease *l)
 	l->client = NULL;
 }
 
-static void limit_answer(const struct lease *l, int seconds)
+static void limit_answer(const struct lease *l, int ms)
 {
-	struct timeval limit = { .tv_sec = seconds };
+	struct timeval limit = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
 
 	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -178,9 +180,9 @@ static void do_job(struct lease *l, struct lease_job *j)
 		j->rc = connect_shaperd(l, &j->e);
 		if (j->rc)
 			break;
-		limit_answer(l, PLAN_S);
+		limit_answer(l, PLAN_MS);
 		j->rc = shaperd_plan(l->client, &j->spec, &j->e);
-		limit_answer(l, ANSWER_S);
+		limit_answer(l, ANSWER_MS);
 		if (!j->rc)
 			j->changes = shaperd_changes(l->client);
 		break;

@@ -54,19 +54,28 @@ int output_width(const struct cmd_globals *g)
 	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 80;
 }
 
-static void exec_pager(int in)
+/* NULL: none is wanted and less is not here. */
+static const char *pager_command(void)
 {
-	const char *pager = getenv("PAGER");
+	const char *wanted = getenv("PAGER");
 
+	if (wanted && *wanted)
+		return wanted;
+	return access("/usr/bin/less", X_OK) ? NULL : "less";
+}
+
+static void exec_pager(int in, const char *pager)
+{
 	/* F: not for what fits; R: colours; X: leave it on the screen. */
 	setenv("LESS", "FRX", 0);
 	dup2(in, STDIN_FILENO);
-	execl("/bin/sh", "sh", "-c", pager && *pager ? pager : "less", (char *)NULL);
+	execl("/bin/sh", "sh", "-c", pager, (char *)NULL);
 	_exit(127);
 }
 
 void output_begin(const struct cmd_globals *g, struct output *o)
 {
+	const char *pager = pager_command();
 	int fds[2];
 
 	*o = (struct output){ .to = stdout };
@@ -74,7 +83,7 @@ void output_begin(const struct cmd_globals *g, struct output *o)
 		return;
 	o->color = output_color(g);
 	o->width = output_width(g);
-	if (access("/usr/bin/less", X_OK) && !getenv("PAGER"))
+	if (!pager)
 		return;
 	fflush(stdout);
 	if (pipe(fds))
@@ -82,7 +91,7 @@ void output_begin(const struct cmd_globals *g, struct output *o)
 	o->pager = fork();
 	if (o->pager == 0) {
 		close(fds[1]);
-		exec_pager(fds[0]);
+		exec_pager(fds[0], pager);
 	}
 	close(fds[0]);
 	o->to = o->pager > 0 ? fdopen(fds[1], "w") : NULL;
