@@ -21,8 +21,8 @@ import launch  # noqa: E402
 JOBS = """jobs = (
   %s );
 """
-JOB = '{ name = "j%d"; model = "GPT2-1.5B"; micro_batches = 4; micro_batch_size = 4; steps = 20; arrival = "%ds"; }'
-# alone, each across the link; lcf's stay in one region
+JOB = '{ name = "j%d"; model = "GPT2-1.5B"; micro_batches = %d; micro_batch_size = 4; steps = 20; arrival = "%ds"; }'
+# alone, each across the link, no two alike: such are measured once; lcf's stay in one region
 MANY = """
 cluster = "cluster.cfg"; jobs = "jobs.cfg"; k_limit = 4;
 oracles = ["event-sim", "measured"];
@@ -36,7 +36,7 @@ class Faults(launch.Launch):
     def setUpClass(cls):
         super().setUpClass()
         with open(f"{cls.dir}/jobs.cfg", "w") as f:
-            f.write(JOBS % ",\n  ".join(JOB % (i, 1000 * i) for i in range(3)))
+            f.write(JOBS % ",\n  ".join(JOB % (i, 4 + i, 1000 * i) for i in range(3)))
         with open(f"{cls.dir}/many.cfg", "w") as f:
             f.write(MANY)
 
