@@ -51,21 +51,24 @@ static int open_socket(struct server *s, struct bace_err *e)
 	mode_t mode = s->gid == (gid_t)-1 ? 0600 : 0660, mask;
 	int rc;
 
-	if (strlen(path) >= sizeof(sa.sun_path))
+	/* It takes its name when it listens: whoever sees it may connect. */
+	if (snprintf(sa.sun_path, sizeof(sa.sun_path), "%s~", path) >= (int)sizeof(sa.sun_path))
 		return bace_fail(e, ENAMETOOLONG, "--socket %s: the path is too long", path);
-	strcpy(sa.sun_path, path);
 	s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->listen_fd < 0)
 		return bace_fail_errno(e, errno, "socket");
 	/* What is there is a leftover: this namespace's daemon is us. */
 	unlink(path);
+	unlink(sa.sun_path);
 	mask = umask(0777 & ~mode);
 	rc = bind(s->listen_fd, (struct sockaddr *)&sa, sizeof(sa)) ? errno : 0;
 	umask(mask);
-	if (!rc && s->gid != (gid_t)-1 && chown(path, (uid_t)-1, s->gid))
+	if (!rc && s->gid != (gid_t)-1 && chown(sa.sun_path, (uid_t)-1, s->gid))
 		rc = errno;
-	if (!rc && listen(s->listen_fd, BACKLOG))
+	if (!rc && (listen(s->listen_fd, BACKLOG) || rename(sa.sun_path, path)))
 		rc = errno;
+	if (rc)
+		unlink(sa.sun_path);
 	return rc ? bace_fail_errno(e, rc, "listen on %s", path) : 0;
 }
 
