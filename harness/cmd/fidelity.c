@@ -277,7 +277,7 @@ const struct command cmd_fidelity = {
 		 "  --gradient       of a stage (default: the model's parameters of a layer)\n"
 		 "  --sample         so many points, evenly from all\n"
 		 "  --at-once        so many points, if their paths share no link (default: all that have\n"
-		 "                   room; 2 in User-Mode Linux, which has one processor)\n"
+		 "                   room; 1 in User-Mode Linux, which has one processor)\n"
 		 "  --tries          of a cell that the machine was too busy for (default 3)\n"
 		 "  --median         largest median error (default 3, in User-Mode Linux 5)\n"
 		 "  --worst          largest error (default 10)\n\n"

@@ -9,7 +9,7 @@
 
 #define SETUP_S 20.0
 #define PATIENCE 4.0		/* times the predicted time before a cell is given up */
-#define UML_AT_ONCE 2
+#define UML_AT_ONCE 1
 
 struct fidelity_job {
 	const struct experiment *exp;

@@ -102,7 +102,7 @@ struct fidelity_options {
 	int replicas;			/* 1: none; stages * replicas: at most FIDELITY_STAGES_MAX */
 	double gradient_bytes;		/* of a stage, unscaled; 0: the model's */
 	int tries;			/* of a cell that the machine was too busy for */
-	int at_once;			/* points; 0: as many as have room, 2 in User-Mode Linux */
+	int at_once;			/* points; 0: as many as have room, 1 in User-Mode Linux */
 	int sample;			/* > 0: so many points, evenly from all */
 	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
 	bool (*cancelled)(void *arg);				/* may be NULL */
