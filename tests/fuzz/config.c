@@ -7,11 +7,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "config.h"
 #include "profiles/load.h"
+#include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__lsan_default_suppressions(void);
@@ -146,10 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	setenv("BACE_PROFILES", BACE_SOURCE_ROOT "/tests/fuzz/profiles", 1);
-	fd = memfd_create("profile", MFD_CLOEXEC);
-	if (fd < 0 || bace_write_all(fd, data + 1, size - 1))
-		abort();
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = memory_file(data + 1, size - 1, path);
 	if ((data[0] & 7) < 5)
 		load_part(data[0] & 7, path, &d);
 	else if ((data[0] & 7) == 6)

@@ -109,18 +109,11 @@ static bool compare(const struct bench *b, enum prefer_kind prefer, enum grow_ki
 	return true;
 }
 
-static int by_double(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void print_quantiles(const char *what, double *v, int n)
 {
 	static const double q[] = { 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99 };
 
-	qsort(v, (size_t)n, sizeof(*v), by_double);
+	qsort(v, (size_t)n, sizeof(*v), bace_by_double);
 	printf("  %-16s", what);
 	for (size_t i = 0; i < ARRAY_LEN(q); i++)
 		printf(" %8.4f", v[(int)(q[i] * (n - 1) + 0.5)]);

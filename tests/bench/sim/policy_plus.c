@@ -213,13 +213,6 @@ static bool scenario(const struct options *o, uint64_t seed, int at)
 
 /* ---- statistics ---- */
 
-static int by_double(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct interval {
 	double mean, lo, hi;
 };
@@ -241,7 +234,7 @@ static struct interval ratio(const double *x, const double *y, int n)
 			means[k] += x[j] / y[j] / n;
 		}
 	}
-	qsort(means, RESAMPLES, sizeof(*means), by_double);
+	qsort(means, RESAMPLES, sizeof(*means), bace_by_double);
 	return (struct interval){ mean, means[RESAMPLES / 40], means[RESAMPLES - 1 - RESAMPLES / 40] };
 }
 

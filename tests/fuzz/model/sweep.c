@@ -2,22 +2,12 @@
  * written again as it was read and merges with itself at most by a refusal. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "harness/sim/sim.h"
+#include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static int memory_file(const uint8_t *data, size_t size, char path[32])
-{
-	int fd = memfd_create("sweep", MFD_CLOEXEC);
-
-	if (fd < 0 || bace_write_all(fd, data, size))
-		abort();
-	snprintf(path, 32, "/proc/self/fd/%d", fd);
-	return fd;
-}
 
 static void check(const struct sweep *s)
 {

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/fuzz/memory_file.h"
 #include "tests/unit/results/fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -23,16 +23,6 @@ static void open_store(void)
 	if (store_open(path, &store, &e))
 		abort();
 	fixture_run(store, 1, (struct fixture_size){ 2, 2, false, true }, id);
-}
-
-static int memory_file(const uint8_t *data, size_t size, char path[32])
-{
-	int fd = memfd_create("own", MFD_CLOEXEC);
-
-	if (fd < 0 || bace_write_all(fd, data, size))
-		abort();
-	snprintf(path, 32, "/proc/self/fd/%d", fd);
-	return fd;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

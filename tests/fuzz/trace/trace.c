@@ -7,10 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "harness/sim/tracegen.h"
+#include "tests/fuzz/memory_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -68,10 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if ((data[0] & 3) == 1)
 		skip += line_length(data + 1, size - 1);
-	fd = memfd_create("trace", MFD_CLOEXEC);
-	if (fd < 0 || bace_write_all(fd, data + skip, size - skip))
-		abort();
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = memory_file(data + skip, size - skip, path);
 	if ((data[0] & 3) == 0)
 		rc = trace_read_philly(path, false, &t, &skipped, &d, &e);
 	else if ((data[0] & 3) == 1)
