@@ -25,16 +25,19 @@ static void shape(const json_t *j)
 		json_t *again = wire_encode_shape(&a);
 
 		if (!again || wire_decode_shape(again, &b, &e) || a.n_links != b.n_links || a.mtu != b.mtu ||
-		    strcmp(a.egress, b.egress) || a.delay != b.delay)
+		    strcmp(a.egress, b.egress) || a.delay != b.delay || a.n_tables != b.n_tables)
 			abort();
+		for (int i = 0; i < a.n_tables; i++)
+			if (memcmp(&a.tables[i], &b.tables[i], sizeof(a.tables[i])))
+				abort();
 		for (int i = 0; i < a.n_links; i++)
 			if (a.links[i].rate_bps != b.links[i].rate_bps || a.links[i].region != b.links[i].region ||
 			    a.links[i].latency_ns != b.links[i].latency_ns)
 				abort();
 		json_decref(again);
-		free(b.links);
+		shape_spec_free(&b);
 	}
-	free(a.links);
+	shape_spec_free(&a);
 }
 
 static void stats(const json_t *j)
