@@ -183,7 +183,7 @@ static const char version_2[] =
 "  method /* -; counters, tcp_info, probe. */ TEXT,\n"
 "  src /* -; Region that sends. */ TEXT,\n"
 "  dst /* -; Region that receives. */ TEXT,\n"
-"  quantity /* -; goodput_bps, rtt_s, queue_bytes, power_w. */ TEXT,\n"
+"  quantity /* -; capacity_bps, error_bps, age_s. */ TEXT,\n"
 "  value /* -; In the unit that the quantity's name ends in. */ REAL\n"
 ");\n"
 "CREATE TABLE energy /* Measured energy, beside the synthetic one. */ (\n"

@@ -44,7 +44,8 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 {
 	static const struct option options[] = {
 		{ "backend", 1, NULL, 'b' }, { "report", 1, NULL, 'o' }, { "no-report", 0, NULL, 'n' },
-		{ "reuse", 0, NULL, 'r' }, { "resume", 1, NULL, 'R' }, { "no-timeline", 0, NULL, 't' }, { "launcher", 1, NULL, 'l' },
+		{ "reuse", 0, NULL, 'r' }, { "resume", 1, NULL, 'R' }, { "reports", 0, NULL, 'p' },
+		{ "no-timeline", 0, NULL, 't' }, { "launcher", 1, NULL, 'l' },
 		{ "controller", 1, NULL, 'c' }, { "key", 1, NULL, 'k' }, { "agent", 1, NULL, 'a' },
 		{ "wait", 1, NULL, 'w' }, { "allow-control-interface", 0, NULL, 'i' }, { 0 } };
 	int c, rc = 0;
@@ -57,6 +58,7 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 		case 'o': x->report = optarg; break;
 		case 'n': x->no_report = true; break;
 		case 'r': x->o.reuse = true; break;
+		case 'p': x->o.reports = true; break;
 		case 'R': x->o.resume = optarg; break;
 		case 't': x->o.keep_timeline = false; break;
 		case 'l': rc = launcher(l, optarg); break;
@@ -96,7 +98,7 @@ const struct command cmd_run = {
 	.name = "run",
 	.summary = "predict an experiment, measure it on shaped links, compare",
 	.usage = "bace run EXPERIMENT.cfg [--backend auto|netem|nfqueue|uml] [-o REPORT.html]\n"
-		 "           [--no-report] [--reuse] [--resume RUN] [--no-timeline]\n"
+		 "           [--no-report] [--reuse] [--resume RUN] [--reports] [--no-timeline]\n"
 		 "       ... --launcher manual|ssh|slurm --controller ADDR:PORT --key FILE\n"
 		 "           [--agent PATH] [--wait T] [--allow-control-interface]\n\n"
 		 "Places the experiment's jobs with each of its policies, predicts their step\n"
@@ -108,6 +110,10 @@ const struct command cmd_run = {
 		 "                 under the same settings instead of running them again\n"
 		 "  --resume       go on with a run that was cut short (an id, or last): only what it\n"
 		 "                 has not measured is run\n"
+		 "  --reports      policies are told of links what agents measure (probes), before the
+"
+		 "                 first cell and after each, in place of what is true of them
+"
 		 "  --no-timeline  do not keep every operation's row\n"
 		 "  --launcher     on the real `hosts' of the cluster file instead of in a lab: manual\n"
 		 "                 prints what to start on each and waits, ssh starts the agents by the\n"

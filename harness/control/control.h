@@ -275,9 +275,9 @@ int controller_script(struct controller *c, const struct tb_script *s, struct tb
 int controller_monitor(struct controller *c, const struct tb_monitor *m, struct bace_err *e);
 /* out[n_regions * n_regions], [src * n_regions + dst]. */
 int controller_view(struct controller *c, struct tb_view_link *out, struct bace_err *e);
-/* Has every agent probe all links for so long, and says what came of it: L2 bits/s,
- * NAN where nothing did. capacity_bps: [n_regions * n_regions]. */
-int controller_look(struct controller *c, double seconds, double *capacity_bps, struct bace_err *e);
+/* Has every agent probe all links for so long, and says what came of it.
+ * out[n_regions * n_regions], as controller_view's. */
+int controller_look(struct controller *c, double seconds, struct tb_view_link *out, struct bace_err *e);
 /* malloc'd JSON: per host kernel, versions, sysctls that matter. */
 int controller_inventory(struct controller *c, char **json, struct bace_err *e);
 

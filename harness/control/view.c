@@ -135,23 +135,18 @@ void tb_log_free(struct tb_log *l)
 #define LOOK_PERIOD_MS 400
 #define LOOK_PACKETS 16
 
-int controller_look(struct controller *c, double seconds, double *capacity_bps, struct bace_err *e)
+int controller_look(struct controller *c, double seconds, struct tb_view_link *out, struct bace_err *e)
 {
 	const struct tb_monitor on = { .period_ms[TB_SRC_PROBE] = LOOK_PERIOD_MS, .push_ms = 50,
 				       .probe_packets = LOOK_PACKETS };
 	const struct tb_monitor off = { 0 };
-	int n = c->cfg.topo->n_regions;
-	CLEANUP_FREE struct tb_view_link *v = calloc((size_t)(n * n) + 1, sizeof(*v));
 	struct bace_err ignored = { 0 };
-	int rc = v ? controller_monitor(c, &on, e) : bace_fail(e, ENOMEM, "view: out of memory");
+	int rc = controller_monitor(c, &on, e);
 
 	if (!rc) {
 		usleep((useconds_t)(seconds * 1e6));
-		rc = controller_view(c, v, e);
+		rc = controller_view(c, out, e);
 	}
-	if (v)
-		controller_monitor(c, &off, &ignored);
-	for (int i = 0; !rc && i < n * n; i++)
-		capacity_bps[i] = v[i].known ? v[i].capacity_bps : NAN;
+	controller_monitor(c, &off, &ignored);
 	return rc;
 }

@@ -1,6 +1,7 @@
 #include "harness/lab/codec.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -451,5 +452,40 @@ int codec_verify_read(const json_t *a, int n, struct tb_verify *v, struct bace_e
 				   &v[i].rtt_p99_s, &v[i].goodput_bps, &v[i].planned_rtt_s,
 				   &v[i].planned_goodput_bps))
 			return bad(e, "verify", &je);
+	return 0;
+}
+
+json_t *codec_view(int n, const struct tb_view_link *v)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(a, v[i].known ? json_pack("[i,b,f,f,f,f]", (int)v[i].method, (int)v[i].lower_bound,
+			v[i].capacity_bps, v[i].error_bps, v[i].used_bps, v[i].age_s) : json_null());
+	return a;
+}
+
+int codec_view_read(const json_t *a, int n, struct tb_view_link *v, struct bace_err *e)
+{
+	json_error_t je;
+
+	if ((int)json_array_size(a) != n)
+		return bace_fail(e, EPROTO, "view: %d links for %d", (int)json_array_size(a), n);
+	for (int i = 0; i < n; i++) {
+		json_t *j = json_array_get(a, (size_t)i);
+		int method, lower_bound;
+
+		v[i] = (struct tb_view_link){ .age_s = NAN };
+		if (json_is_null(j))
+			continue;
+		if (json_unpack_ex(j, &je, 0, "[i,b,F,F,F,F]", &method, &lower_bound, &v[i].capacity_bps,
+				   &v[i].error_bps, &v[i].used_bps, &v[i].age_s))
+			return bad(e, "view", &je);
+		if (method < 0 || method >= TB_METHODS)
+			return bace_fail(e, EPROTO, "view: method %d", method);
+		v[i].known = true;
+		v[i].method = (enum tb_method)method;
+		v[i].lower_bound = lower_bound;
+	}
 	return 0;
 }

@@ -19,6 +19,10 @@ json_t *codec_verify(int n, const struct tb_verify *v);
 /* Reads exactly n entries into v. */
 int codec_verify_read(const json_t *j, int n, struct tb_verify *v, struct bace_err *e);
 
+json_t *codec_view(int n, const struct tb_view_link *v);
+/* Reads exactly n entries into v. */
+int codec_view_read(const json_t *j, int n, struct tb_view_link *v, struct bace_err *e);
+
 json_t *codec_script(const struct tb_script *s);
 int codec_script_read(const json_t *in, struct tb_script *out, struct bace_err *e);
 void codec_script_free(struct tb_script *s);

@@ -239,9 +239,8 @@ static json_t *serve_script(struct inner *in, const json_t *req, struct bace_err
 
 static json_t *serve_look(struct inner *in, const json_t *req, struct bace_err *e)
 {
-	size_t n = (size_t)in->net.n_regions * (size_t)in->net.n_regions;
-	CLEANUP_FREE double *v = calloc(n + 1, sizeof(*v));
-	json_t *list;
+	int n = in->net.n_regions * in->net.n_regions;
+	CLEANUP_FREE struct tb_view_link *v = calloc((size_t)n + 1, sizeof(*v));
 
 	if (!v) {
 		bace_fail(e, ENOMEM, "look: out of memory");
@@ -249,10 +248,7 @@ static json_t *serve_look(struct inner *in, const json_t *req, struct bace_err *
 	}
 	if (controller_look(in->controller, json_number_value(json_object_get(req, "seconds")), v, e))
 		return NULL;
-	list = json_array();
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, isfinite(v[i]) ? json_real(v[i]) : json_null());
-	return json_pack("{s:o}", "capacity_bps", list);
+	return json_pack("{s:o}", "view", codec_view(n, v));
 }
 
 static json_t *serve(struct inner *in, const char *op, const json_t *req, struct bace_err *e)

@@ -108,7 +108,7 @@ int testbed_verify(struct testbed *t, int n, struct tb_verify *pairs, double goo
 /* Runs a script with no job beside it. */
 int testbed_script(struct testbed *t, const struct tb_script *s, struct tb_log *out, struct bace_err *e);
 /* controller_look. */
-int testbed_look(struct testbed *t, double seconds, double *capacity_bps, struct bace_err *e);
+int testbed_look(struct testbed *t, double seconds, struct tb_view_link *out, struct bace_err *e);
 int testbed_inventory(struct testbed *t, char **json, struct bace_err *e);
 const struct lab_net *testbed_net(const struct testbed *t);
 /* Index into lab_net.hosts of the host that holds a region's GPU number `gpu`. */

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -322,19 +321,14 @@ int testbed_script(struct testbed *t, const struct tb_script *s, struct tb_log *
 	return rc;
 }
 
-int testbed_look(struct testbed *t, double seconds, double *capacity_bps, struct bace_err *e)
+int testbed_look(struct testbed *t, double seconds, struct tb_view_link *out, struct bace_err *e)
 {
-	size_t n = (size_t)t->net.n_regions * (size_t)t->net.n_regions;
-	json_t *answer, *list;
+	json_t *answer;
 	int rc = request(t, json_pack("{s:s,s:f}", "op", "look", "seconds", seconds), seconds + ANSWER_SLACK_S, &answer, e);
 
 	if (rc)
 		return rc;
-	list = json_object_get(answer, "capacity_bps");
-	if (json_array_size(list) != n)
-		rc = bace_fail(e, EPROTO, "look: %zu links for %zu", json_array_size(list), n);
-	for (size_t i = 0; !rc && i < n; i++)
-		capacity_bps[i] = json_is_null(json_array_get(list, i)) ? NAN : json_number_value(json_array_get(list, i));
+	rc = codec_view_read(json_object_get(answer, "view"), t->net.n_regions * t->net.n_regions, out, e);
 	json_decref(answer);
 	return rc;
 }

@@ -55,7 +55,7 @@ int launched_open(const struct launch_config *cfg, struct launched **out, struct
 void launched_close(struct launched *l);	/* NULL is allowed */
 int launched_run(struct launched *l, const struct tb_cell *cell, struct tb_result *out, struct bace_err *e);
 int launched_verify(struct launched *l, int n, struct tb_verify *pairs, double goodput_s, struct bace_err *e);
-int launched_look(struct launched *l, double seconds, double *capacity_bps, struct bace_err *e);
+int launched_look(struct launched *l, double seconds, struct tb_view_link *out, struct bace_err *e);
 int launched_inventory(struct launched *l, char **json, struct bace_err *e);
 const struct lab_net *launched_net(const struct launched *l);
 

@@ -241,11 +241,11 @@ int launched_verify(struct launched *l, int n, struct tb_verify *pairs, double g
 	return rc ? rc : controller_verify(l->controller, n, pairs, goodput_s, e);
 }
 
-int launched_look(struct launched *l, double seconds, double *capacity_bps, struct bace_err *e)
+int launched_look(struct launched *l, double seconds, struct tb_view_link *out, struct bace_err *e)
 {
 	int rc = mend(l, e);
 
-	return rc ? rc : controller_look(l->controller, seconds, capacity_bps, e);
+	return rc ? rc : controller_look(l->controller, seconds, out, e);
 }
 
 int launched_inventory(struct launched *l, char **json, struct bace_err *e)

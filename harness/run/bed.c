@@ -7,7 +7,7 @@ struct bed_ops {
 	void (*close)(void *p);
 	int (*run)(void *p, const struct tb_cell *cell, struct tb_result *out, struct bace_err *e);
 	int (*verify)(void *p, int n, struct tb_verify *pairs, double goodput_s, struct bace_err *e);
-	int (*look)(void *p, double seconds, double *capacity_bps, struct bace_err *e);
+	int (*look)(void *p, double seconds, struct tb_view_link *out, struct bace_err *e);
 	int (*inventory)(void *p, char **json, struct bace_err *e);
 	const struct lab_net *(*net)(const void *p);
 	const char *(*log_tail)(const void *p);
@@ -35,9 +35,9 @@ static int lab_verify(void *p, int n, struct tb_verify *pairs, double goodput_s,
 	return testbed_verify(p, n, pairs, goodput_s, e);
 }
 
-static int lab_look(void *p, double seconds, double *capacity_bps, struct bace_err *e)
+static int lab_look(void *p, double seconds, struct tb_view_link *out, struct bace_err *e)
 {
-	return testbed_look(p, seconds, capacity_bps, e);
+	return testbed_look(p, seconds, out, e);
 }
 
 static int lab_inventory(void *p, char **json, struct bace_err *e)
@@ -74,9 +74,9 @@ static int hosts_verify(void *p, int n, struct tb_verify *pairs, double goodput_
 	return launched_verify(p, n, pairs, goodput_s, e);
 }
 
-static int hosts_look(void *p, double seconds, double *capacity_bps, struct bace_err *e)
+static int hosts_look(void *p, double seconds, struct tb_view_link *out, struct bace_err *e)
 {
-	return launched_look(p, seconds, capacity_bps, e);
+	return launched_look(p, seconds, out, e);
 }
 
 static int hosts_inventory(void *p, char **json, struct bace_err *e)
@@ -154,9 +154,9 @@ int bed_verify(struct bed *b, int n, struct tb_verify *pairs, double goodput_s, 
 	return b->ops->verify(b->p, n, pairs, goodput_s, e);
 }
 
-int bed_look(struct bed *b, double seconds, double *capacity_bps, struct bace_err *e)
+int bed_look(struct bed *b, double seconds, struct tb_view_link *out, struct bace_err *e)
 {
-	return b->ops->look(b->p, seconds, capacity_bps, e);
+	return b->ops->look(b->p, seconds, out, e);
 }
 
 int bed_inventory(struct bed *b, char **json, struct bace_err *e)

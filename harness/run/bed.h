@@ -17,7 +17,7 @@ void bed_close(struct bed *b);			/* NULL is allowed */
 int bed_run(struct bed *b, const struct tb_cell *cell, struct tb_result *out, struct bace_err *e);
 int bed_verify(struct bed *b, int n, struct tb_verify *pairs, double goodput_s, struct bace_err *e);
 /* controller_look. */
-int bed_look(struct bed *b, double seconds, double *capacity_bps, struct bace_err *e);
+int bed_look(struct bed *b, double seconds, struct tb_view_link *out, struct bace_err *e);
 int bed_inventory(struct bed *b, char **json, struct bace_err *e);
 const struct lab_net *bed_net(const struct bed *b);
 /* The last lines of a lab's log, for a failure's report; "" of real hosts, whose

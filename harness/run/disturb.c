@@ -1,7 +1,6 @@
 /* Links that a testbed disturbs: checked, kept with the run, and judged with
  * more patience. */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "harness/run/internal.h"
@@ -22,40 +21,6 @@ const struct disturbance *disturbance_of(const struct experiment *exp, int src, 
 		if (exp->testbed.disturb[i].from == src && exp->testbed.disturb[i].to == dst)
 			return &exp->testbed.disturb[i];
 	return NULL;
-}
-
-#define LOOK_S 3.0		/* several trains of probes over every link */
-
-/* What agents measure of every link, over the plan; 1 where they heard nothing. */
-int read_reports(struct run *r, struct bace_err *e)
-{
-	const struct cluster *c = &r->exp->cluster;
-	const struct testbed_spec *t = &r->exp->testbed;
-	int n = c->n_regions, heard = 0, rc;
-
-	r->reported = calloc((size_t)(n * n) + 1, sizeof(*r->reported));
-	rc = r->reported ? bed_look(r->bed, LOOK_S, r->reported, e) : bace_fail(e, ENOMEM, "reports: out of memory");
-	if (!rc)
-		rc = store_begin(r->store, e);
-	for (int i = 0; !rc && i < n * n; i++) {
-		double planned = (double)c->links[i].rate_bps * t->scale_bytes / t->scale_time;
-
-		if (c->links[i].present && isfinite(r->reported[i])) {
-			rc = store_add_monitor_sample(r->store, r->id, &(struct monitor_row){ .at_s = 0, .method = "probe",
-				.src = c->regions[i / n].name, .dst = c->regions[i % n].name, .quantity = "capacity_bps",
-				.value = r->reported[i] }, e);
-			r->reported[i] /= planned;
-			heard++;
-		} else {
-			r->reported[i] = 1;
-		}
-	}
-	if (rc) {
-		store_rollback(r->store);
-		return rc;
-	}
-	run_progress(r, "agents report on %d links", heard);
-	return store_commit(r->store, e);
 }
 
 int record_disturbances(struct run *r, struct bace_err *e)

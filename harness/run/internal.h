@@ -39,7 +39,8 @@ struct run {
 	const char *oracle;		/* name of the one being run */
 	size_t n_moments, cap_moments;
 	struct measured_moment *moments;
-	double *reported;		/* [n_regions^2] what agents say of a link over what it is planned to be; NULL: not asked */
+	struct link_reports reports;	/* over_truth is NULL until agents were asked */
+	int n_links;			/* present; counted with the first report */
 	uint8_t *used;			/* [n_regions^2]: some placement crosses this link */
 	int n_bad;			/* invalid cells, failed policies */
 	int n_unfinished;		/* simulations in which some job never finished */
@@ -85,8 +86,9 @@ int disturb_check(const struct experiment *exp, struct bace_err *e);
 /* NULL: that link is as planned. */
 const struct disturbance *disturbance_of(const struct experiment *exp, int src, int dst);
 int record_disturbances(struct run *r, struct bace_err *e);
-/* Fills r->reported. */
-int read_reports(struct run *r, struct bace_err *e);
+/* ---- reports.c ---- */
+/* Has agents look at all links; r->reports is what they say. */
+int reports_look(struct run *r, struct bace_err *e);
 
 int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e);
 int record_skip(struct run *r, const char *policy, const char *what, const char *why,

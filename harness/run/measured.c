@@ -137,6 +137,9 @@ static int measure(struct measured *o, const struct moment *m, const struct grou
 	for (int t = 0; !rc && !valid && t < TRIES; t++)
 		rc = try_cell(o, m, g, n, &cell, &valid, e);
 	cell_free(&cell);
+	/* What the policies are told next is of after the cell. */
+	if (!rc && o->run->o->reports)
+		rc = reports_look(o->run, e);
 	if (!rc && !valid) {
 		o->run->n_bad++;
 		rc = -EBADMSG;

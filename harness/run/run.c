@@ -71,7 +71,8 @@ static int simulate(struct run *r, const struct policy_spec *spec, struct oracle
 	r->policy = spec->label;
 	r->oracle = o->name;
 	rc = cluster_simulate(&(struct cluster_sim){ .exp = r->exp, .models = &r->models,
-		.policy = policy, .oracle = o, .seed = r->exp->seed, .reported = r->reported, .on_start = note_used,
+		.policy = policy, .oracle = o, .seed = r->exp->seed, .on_start = note_used,
+		.reports = r->reports.over_truth ? &r->reports : NULL,
 		.arg = r }, &res, e);
 	if (!rc)
 		rc = record_outcomes(r, &res, e);
@@ -217,7 +218,7 @@ static int measure_all(struct run *r, struct bace_err *e)
 	if (!rc)
 		rc = verify(r, e);
 	if (!rc && r->o->reports)
-		rc = read_reports(r, e);
+		rc = reports_look(r, e);
 	if (!rc)
 		rc = measured_oracle(r, &o, e);
 	if (!rc)
@@ -266,6 +267,8 @@ static int prepare(struct run *r, struct bace_err *e)
 	rc = oracle_closed_form(&r->closed_form, e);
 	if (!rc)
 		rc = oracle_event_sim(exp->schedule, exp->interleave, exp->overlap, &r->event_sim, e);
+	if (!rc && r->o->reports && !exp->oracle_measured)
+		rc = bace_fail(e, EINVAL, "--reports: %s does not name `measured' among its oracles", exp->name);
 	if (rc || !exp->oracle_measured)
 		return rc;
 	traffic_of(exp, &r->models, &r->traffic);
@@ -379,7 +382,7 @@ static void cleanup(struct run *r)
 	job_models_free(&r->models);
 	store_close(r->store);
 	free(r->used);
-	free(r->reported);
+	free(r->reports.over_truth);
 	free(r->settings);
 	free(r->backend_why);
 }

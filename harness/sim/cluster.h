@@ -41,6 +41,7 @@ struct sim_view {
 	int next_change;		/* first link change not yet seen */
 	double draw;			/* number of the noise's redraw */
 	double next_s;			/* when what is told next changes */
+	unsigned n_looks;		/* of the reports that were told */
 };
 
 /* ---- cluster_running.c ---- */

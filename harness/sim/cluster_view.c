@@ -49,7 +49,7 @@ static double disturbed(const struct view_spec *v, double value, double mean, do
 /* What monitoring says of a link: what it was, unless it measures something else. */
 static double told(const struct sim *s, int at)
 {
-	return s->view.seen_capacity[at] * (s->in->reported ? s->in->reported[at] : 1);
+	return s->view.seen_capacity[at] * (s->in->reports ? s->in->reports->over_truth[at] : 1);
 }
 
 /* By name, so that every link keeps its numbers whatever the config's order. */
@@ -183,16 +183,31 @@ static void find_next(struct sim *s)
 		v->next_s = fmin(v->next_s, redraw_s(v, v->draw + 1));
 }
 
+/* Monitors looked again since links were last told. */
+static bool see_reports(struct sim *s)
+{
+	unsigned n = s->in->reports ? s->in->reports->n_looks : 0;
+	bool any = n != s->view.n_looks;
+
+	s->view.n_looks = n;
+	return any;
+}
+
 void view_advance(struct sim *s)
 {
-	if (s->view.next_s > s->now_s)
+	bool looked = see_reports(s);
+
+	if (s->view.next_s > s->now_s) {
+		if (looked)
+			tell_links(s);
 		return;
+	}
 	bool prices = see_prices(s), links = see_links(s);
 	bool redrawn = advance_draw(s, prices || links);
 
 	if (prices || (redrawn && s->view.noisy_prices))
 		tell_prices(s);
-	if (links || (redrawn && s->view.noisy_links))
+	if (looked || links || (redrawn && s->view.noisy_links))
 		tell_links(s);
 	find_next(s);
 }
@@ -220,6 +235,7 @@ int view_setup(struct sim *s, struct bace_err *err)
 		v->seen_capacity[i] = s->capacity[i];
 		v->n_links += s->c->links[i].present;
 	}
+	see_reports(s);
 	tell_prices(s);
 	tell_links(s);
 	find_next(s);

@@ -138,6 +138,12 @@ struct step_memo;
 struct step_memo *step_memo_new(void);	/* NULL: out of memory */
 void step_memo_free(struct step_memo *m);
 
+/* What monitors say of links; may change whenever the oracle is asked. */
+struct link_reports {
+	unsigned n_looks;		/* grows with each change */
+	double *over_truth;		/* [n_regions^2] the capacity told, over the true one */
+};
+
 struct cluster_sim {
 	const struct experiment *exp;
 	const struct job_models *models;
@@ -152,7 +158,7 @@ struct cluster_sim {
 	uint64_t seed;			/* of view noise */
 	int n_changes;
 	const struct link_change *changes;	/* in any order */
-	const double *reported;		/* [n_regions^2] what monitoring says of a link, over what it is; NULL: 1 */
+	const struct link_reports *reports;	/* NULL: monitors say what is true */
 	/* Observers, may be NULL. on_start: also after a move. */
 	void (*on_start)(void *arg, double now_s, const struct placement *p, double predicted_step_s);
 	void (*on_finish)(void *arg, double now_s, int job);

@@ -17,6 +17,7 @@
 
 #include "agent/wire/wire.h"
 #include "harness/control/control.h"
+#include "tests/bench/table.h"
 
 #define AGENTS_MAX 256
 #define CLASSES 200
@@ -144,10 +145,10 @@ static double rss_mib(pid_t pid)
 	return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
 }
 
-static void line(const char *what, double value, const char *unit, double target)
+static void line(const char *what, double value, const char *unit, double most)
 {
-	printf("%-66s %9.3f %-12s target <= %-6g %s\n", what, value, unit, target, value <= target ? "met" : "MISSED");
-	fflush(stdout);
+	table_row(what, unit, figure_one(value), (struct figure){ 0 },
+		  most > 0 ? (struct asked){ ASKED_MOST, most } : (struct asked){ 0 });
 }
 
 static void bench_idle(void)
@@ -159,7 +160,7 @@ static void bench_idle(void)
 	cpu = cpu_of(b.pids[0]);
 	t = (double)bace_mono_ns() / 1e9;
 	sleep(20);
-	line("agent idle: CPU", 100 * (cpu_of(b.pids[0]) - cpu) / ((double)bace_mono_ns() / 1e9 - t), "% of a core", 0.1);
+	line("agent idle: CPU", 100 * (cpu_of(b.pids[0]) - cpu) / ((double)bace_mono_ns() / 1e9 - t), "% core", 0.1);
 	line("agent idle: resident", rss_mib(b.pids[0]), "MiB", 8);
 	close_bed(&b);
 }
@@ -222,8 +223,9 @@ static void bench_sampling(int push_ms)
 		snprintf(what, sizeof(what), "agent at 10 Hz, %d classes, 100 sockets, pushed every %d ms: CPU",
 			 has_classes ? CLASSES : 0, push_ms);
 		line(what, 100 * (double)(off->cpu_ns - on->cpu_ns) / 1e9 / 2 / s,
-		     "% of a core", 0.5);
-		printf("%-66s %9.3f kB/s\n", "  to the controller, an agent", (double)(off->wire_bytes - on->wire_bytes) / 2e3 / s);
+		     "% core", 0.5);
+		snprintf(what, sizeof(what), "  to the controller, an agent, pushed every %d ms", push_ms);
+		line(what, (double)(off->wire_bytes - on->wire_bytes) / 2e3 / s, "kB/s", 0);
 	}
 	tb_result_free(&r);
 	free_cell(&cell);
@@ -280,7 +282,7 @@ static void bench_many(int n)
 	snprintf(what, sizeof(what), "controller with %d agents at 10 Hz: CPU", n);
 	line(what, 100 * ((double)(z.ru_utime.tv_sec - a.ru_utime.tv_sec + z.ru_stime.tv_sec - a.ru_stime.tv_sec) +
 		(double)(z.ru_utime.tv_usec - a.ru_utime.tv_usec + z.ru_stime.tv_usec - a.ru_stime.tv_usec) / 1e6) /
-		((double)(bace_mono_ns() - t) / 1e9), "% of a core", 20);
+		((double)(bace_mono_ns() - t) / 1e9), "% core", 20);
 	close_bed(&b);
 }
 
@@ -298,6 +300,7 @@ int main(int argc, char **argv)
 	*strrchr(worker_dir, '/') = '\0';
 	part = argc > 4 ? argv[4] : "";
 	make_classes(CLASSES);
+	table_head("agent and controller");
 	if (!*part || !strcmp(part, "idle"))
 		bench_idle();
 	if (!*part || !strcmp(part, "sampling")) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "results/results.h"
+#include "tests/bench/table.h"
 
 #define CELL_ROWS 10000
 
@@ -21,6 +22,11 @@ static void must(int rc, const struct bace_err *e)
 static double since(int64_t start_ns)
 {
 	return (double)(bace_mono_ns() - start_ns) / 1e9;
+}
+
+static void row(const char *what, const char *unit, double value, enum asked_kind kind, double asked)
+{
+	table_row(what, unit, figure_one(value), (struct figure){ 0 }, (struct asked){ kind, asked });
 }
 
 static void fill(struct store *s, int64_t rows, char run[32])
@@ -41,8 +47,7 @@ static void fill(struct store *s, int64_t rows, char run[32])
 		must(store_commit(s, &e), &e);
 	}
 	must(store_run_end(s, run, "done", &e), &e);
-	printf("store:  %.0f step rows/s (%lld rows, a transaction per %d)\n", (double)rows / since(start),
-	       (long long)rows, CELL_ROWS);
+	row("step rows into the store, a transaction per 10,000", "rows/s", (double)rows / since(start), ASKED_LEAST, 1e5);
 }
 
 static void show(const char *path, const char *run)
@@ -62,12 +67,13 @@ static void show(const char *path, const char *run)
 			best = since(start);
 	}
 	fclose(to);
-	printf("show:   %.0f ms, best of 5, opening included\n", best * 1e3);
+	row("show a run of them, best of 5, opening included", "ms", best * 1e3, ASKED_MOST, 300);
 }
 
 static void export(const char *path, const char *run, int64_t rows, enum export_format format, const char *name)
 {
 	FILE *to = fopen("/dev/null", "w");
+	char what[32];
 	int64_t start = bace_mono_ns();
 	struct store *s;
 	struct bace_err e;
@@ -76,7 +82,8 @@ static void export(const char *path, const char *run, int64_t rows, enum export_
 	must(results_export(s, run, &(struct export_options){ .format = format, .table = "step" }, to, &e), &e);
 	store_close(s);
 	fclose(to);
-	printf("export: %.0f rows/s as %s\n", (double)rows / since(start), name);
+	snprintf(what, sizeof(what), "export as %s", name);
+	row(what, "rows/s", (double)rows / since(start), ASKED_LEAST, 5e5);
 }
 
 int main(int argc, char **argv)
@@ -90,11 +97,13 @@ int main(int argc, char **argv)
 	if (rows < 1 || !mkdtemp(dir))
 		return 1;
 	snprintf(path, sizeof(path), "%s/s.db", dir);
+	printf("%lld rows\n", (long long)rows);
+	table_head("store");
 	must(store_open(path, &s, &e), &e);
 	fill(s, rows, run);
 	store_close(s);
 	if (!stat(path, &st))
-		printf("file:   %.1f bytes a row\n", (double)st.st_size / (double)rows);
+		row("file", "B/row", (double)st.st_size / (double)rows, ASKED_NOTHING, 0);
 	show(path, run);
 	export(path, run, rows, EXPORT_CSV, "csv");
 	export(path, run, rows, EXPORT_NDJSON, "ndjson");

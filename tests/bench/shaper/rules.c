@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 #include "shaper/kernel.h"
-#include "tests/bench/shaper/table.h"
+#include "tests/bench/table.h"
 
 #define LINKS 1000
+#define LINKS_MOST 10000
 #define ROUNDS 9
 
 static struct shape_link *links;
@@ -109,10 +110,38 @@ static void install_and_repeat(void)
 		sh("tc qdisc del dev wan0 root");
 	}
 	printf("%zu messages for %d links\n", sent, LINKS);
-	table_row("install 1,000 rules, read back (tc -batch)", "ms", median(ours, ROUNDS), median(peer, ROUNDS), "<= 1/3");
-	table_row("apply again, unchanged: 0 messages", "ms", median(again, ROUNDS), 0, "<= 2 ms");
+	table_row("install 1,000 rules, read back (tc -batch)", "ms", figure_of(ours, ROUNDS), figure_of(peer, ROUNDS),
+		  (struct asked){ ASKED_RATIO_MOST, 1.0 / 3 });
+	table_row("apply again, unchanged: 0 messages", "ms", figure_of(again, ROUNDS), (struct figure){ 0 },
+		  (struct asked){ ASKED_MOST, 2 });
 	plan_free(&p);
 	netlink_close(&nl);
+}
+
+/* What installing n rules takes, and reading them back. */
+static void growth(void)
+{
+	for (int n = 100; n <= LINKS_MOST; n *= 10) {
+		struct shape_spec s = spec_of(n);
+		double ms[5];
+		struct shape_plan p;
+		struct netlink nl;
+		struct bace_err e;
+		size_t sent;
+
+		must(netlink_open(&nl, NETLINK_ROUTE, &e), &e);
+		must(plan_build(&s, &p, &e), &e);
+		for (int i = 0; i < 5; i++) {
+			double t = now_ms();
+
+			must(kernel_apply(&nl, &p.egress, &sent, &e), &e);
+			ms[i] = now_ms() - t;
+			sh("tc qdisc del dev wan0 root");
+		}
+		table_growth("install and read back", "rules", n, figure_of(ms, 5).median, "ms");
+		plan_free(&p);
+		netlink_close(&nl);
+	}
 }
 
 /* ---- through bace-shaperd ---- */
@@ -153,12 +182,14 @@ static void one_of_a_thousand(void)
 		sh("tc qdisc show dev lo > /dev/null");
 		peer[i] = now_ms() - t;
 	}
-	table_row("the same plan through bace-shaperd", "ms", median(plan, ROUNDS), 0, "");
-	table_row("change one link of 1,000 (one tc process)", "ms", median(ours, 101), median(peer, ROUNDS), "<= 1 ms");
-	table_row("statistics of 1,000 classes (tc -s)", "ms", median(stats, 101), median(stats_peer, ROUNDS), "<= 1 ms");
+	table_row("the same plan through bace-shaperd", "ms", figure_of(plan, ROUNDS), (struct figure){ 0 }, (struct asked){ 0 });
+	table_row("change one link of 1,000 (one tc process)", "ms", figure_of(ours, 101), figure_of(peer, ROUNDS),
+		  (struct asked){ ASKED_MOST, 1 });
+	table_row("statistics of 1,000 classes (tc -s)", "ms", figure_of(stats, 101), figure_of(stats_peer, ROUNDS),
+		  (struct asked){ ASKED_MOST, 1 });
 }
 
-static void with_prefixes(int n, double *gbps, double *rtt_ms)
+static void with_prefixes(int n, struct figure *gbps, double *rtt_ms)
 {
 	struct shape_spec s = spec_of(n);
 	double bps[5];
@@ -166,37 +197,42 @@ static void with_prefixes(int n, double *gbps, double *rtt_ms)
 
 	must(shaperd_plan(client, &s, &e), &e);
 	for (int i = 0; i < 5; i++)
-		bps[i] = iperf3_tcp("b", "a", ADDR_A, 3, "-O 1");
-	*gbps = median(bps, 5) / 1e9;
+		bps[i] = iperf3_tcp("b", "a", ADDR_A, 3, "-O 1") / 1e9;
+	*gbps = figure_of(bps, 5);
 	*rtt_ms = ping("b", ADDR_A, 200, 5).median_ms;
 }
 
 static void many_prefixes(void)
 {
-	double one, many, rtt_one, rtt_many;
+	struct figure one, many;
+	double rtt_one, rtt_many;
 
 	with_prefixes(1, &one, &rtt_one);
 	with_prefixes(10000, &many, &rtt_many);
-	table_row("10,000 destination prefixes: TCP (1 prefix)", "Gbit/s", many, one, ">= 0.95");
-	table_row("10,000 destination prefixes: RTT (1 prefix)", "ms", rtt_many, rtt_one, "<= +0.05 ms");
+	table_row("10,000 destination prefixes: TCP (1 prefix)", "Gbit/s", many, one,
+		  (struct asked){ ASKED_RATIO_LEAST, 0.95 });
+	table_row("10,000 destination prefixes: RTT (1 prefix)", "ms", figure_one(rtt_many), figure_one(rtt_one),
+		  (struct asked){ ASKED_ABOVE_MOST, 0.05 });
 }
 
 static void memory(void)
 {
 	CLEANUP_FREE char *kb = sh_output("awk '/^VmHWM/ { print $2 }' /proc/%d/status", daemon_pid);
 
-	table_row("bace-shaperd, most memory, 10,000 links", "MiB", strtod(kb, NULL) / 1024, 0, "<= 64 MiB");
+	table_row("bace-shaperd, most memory, 10,000 links", "MiB", figure_one(strtod(kb, NULL) / 1024), (struct figure){ 0 },
+		  (struct asked){ ASKED_MOST, 64 });
 }
 
 static void bench(void **state)
 {
-	links = calloc(10000, sizeof(*links));
+	links = calloc(LINKS_MOST, sizeof(*links));
 	assert_non_null(links);
 	network_up();
 	daemon_pid = shaperd_start("g", "");
 	enter_g();
 	table_head("rules: medians, one run");
 	install_and_repeat();
+	growth();
 	must(shaperd_connect(SOCKET, &client, NULL), &(struct bace_err){ .msg = "connect" });
 	one_of_a_thousand();
 	many_prefixes();

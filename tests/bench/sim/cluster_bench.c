@@ -11,6 +11,7 @@
 
 #include "harness/sim/sim.h"
 #include "tests/bench/sim/policy_bench.h"
+#include "tests/bench/table.h"
 
 /* GPU-seconds of a job at K* over what the cluster has: arrivals at this share. */
 static void set_arrivals(struct bench *b, double load, int burst)
@@ -42,14 +43,15 @@ static double cpu_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void measure(struct bench *b, const char *policy, int regions, double load)
+/* Returns CPU seconds; NAN: it could not be run. */
+static double measure(struct bench *b, const char *policy, int regions, double load)
 {
 	struct policy_spec spec = bench_spec(policy);
 	struct cluster_result res;
 	struct bace_err err = { 0 };
 	struct policy *p = NULL;
 	struct oracle *o = NULL;
-	double t = cpu_s();
+	double t = cpu_s(), s = NAN;
 	int rc = policy_create(&spec, 1, &p, &err);
 
 	if (!rc)
@@ -60,8 +62,7 @@ static void measure(struct bench *b, const char *policy, int regions, double loa
 	if (rc) {
 		printf("%-8s %s\n", policy, err.msg);
 	} else {
-		double s = cpu_s() - t;
-
+		s = cpu_s() - t;
 		printf("%-8s %7d %8d %5.0f %9d %6.1f %9.3f %11.0f %10.2f %9lld\n", policy, regions,
 		       b->e.n_jobs, 100 * load, res.max_queue, 100 * res.gpu_utilisation, s, res.n / s,
 		       s * 1e6 / (double)res.n_decisions, (long long)res.n_moments);
@@ -70,6 +71,7 @@ static void measure(struct bench *b, const char *policy, int regions, double loa
 	fflush(stdout);
 	policy_destroy(p);
 	oracle_destroy(o);
+	return s;
 }
 
 static void head(const char *what)
@@ -78,55 +80,65 @@ static void head(const char *what)
 	       "load%", "max queue", "util%", "CPU s", "jobs/s", "us/decide", "moments");
 }
 
-static void one(const char *policy, int regions, int jobs, double load, int burst)
+static double one(const char *policy, int regions, int jobs, double load, int burst)
 {
 	static struct bench b;
+	double s;
 
 	bench_build(&b, regions, jobs);
 	set_arrivals(&b, load, burst);
-	measure(&b, policy, regions, load);
+	s = measure(&b, policy, regions, load);
 	bench_free(&b);
+	return s;
 }
 
 /* As many regions of 100 GPUs as asked for. */
-static void large(const char *policy, int regions, int jobs)
+static double large(const char *policy, int regions, int jobs)
 {
 	static struct bench b;
+	double s;
 
 	bench_build(&b, regions, jobs);
 	for (int i = 0; i < regions; i++)
 		b.e.cluster.regions[i].n_gpus = 100;
 	set_arrivals(&b, 0.7, 1);
-	measure(&b, policy, regions, 0.7);
+	s = measure(&b, policy, regions, 0.7);
 	bench_free(&b);
+	return s;
 }
 
 int main(int argc, char **argv)
 {
 	bool quick = argc > 1 && !strcmp(argv[1], "--quick");
 	int million = quick ? 20000 : 1000000;
+	double lcf, bace, hundred;
 
 	bace_log_setup(&(struct bace_log_config){ .level = BACE_ERROR, .program = "cluster_bench", .fd = 2 });
 	head("six regions, queue of at most 16: at least 1,000,000 jobs/s with lcf, 200,000 with bace");
-	one("lcf", 6, million, 0.25, 1);
-	one("bace", 6, million / 5, 0.5, 1);
+	lcf = million / one("lcf", 6, million, 0.25, 1);
+	bace = million / 5 / one("bace", 6, million / 5, 0.5, 1);
 
 	head("100 regions of 100 GPUs, 10,000 jobs, Poisson at 70 %: at most 30 s with bace");
-	large("bace", 100, 10000);
+	hundred = large("bace", 100, 10000);
 	large("lcf", 100, 10000);
 
 	head("with jobs: linear");
 	for (int jobs = 1000; jobs <= million; jobs *= 10)
-		one("bace", 6, jobs, 0.5, 1);
+		table_growth("cluster simulation, bace", "jobs", jobs, one("bace", 6, jobs, 0.5, 1), "s");
 
 	head("with regions (10,000 jobs): bace reads R^2 links and grows a path from each of R seeds");
 	for (int regions = 3; regions <= 96; regions *= 2)
-		large("bace", regions, 10000);
+		table_growth("cluster simulation, bace, 10,000 jobs", "regions", regions, large("bace", regions, 10000), "s");
 
 	head("with the queue (bursts of this many jobs): every decision orders the whole queue");
 	for (int burst = 1; burst <= 4096; burst *= 8) {
-		one("bace", 6, 20000, 0.5, burst);
-		one("lcf", 6, 20000, 0.2, burst);
+		table_growth("cluster simulation, bace, 20,000 jobs", "queue", burst, one("bace", 6, 20000, 0.5, burst), "s");
+		table_growth("cluster simulation, lcf, 20,000 jobs", "queue", burst, one("lcf", 6, 20000, 0.2, burst), "s");
 	}
+	table_head("cluster simulation");
+	table_row("six regions, lcf", "jobs/s", figure_one(lcf), (struct figure){ 0 }, (struct asked){ ASKED_LEAST, 1e6 });
+	table_row("six regions, bace", "jobs/s", figure_one(bace), (struct figure){ 0 }, (struct asked){ ASKED_LEAST, 2e5 });
+	table_row("100 regions, 10,000 jobs, bace", "s", figure_one(hundred), (struct figure){ 0 },
+		  (struct asked){ ASKED_MOST, 30 });
 	return 0;
 }

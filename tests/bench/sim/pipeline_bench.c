@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "harness/sim/sim.h"
+#include "tests/bench/table.h"
 
 #define TRIES 7
 #define MIN_OPS 2000000		/* a try, so that the clock's grain does not matter */
@@ -89,14 +90,17 @@ static double time_alone(const struct pipeline *p, bool timeline)
 
 static void by_schedule(void)
 {
-	printf("one pipeline, p = 64, m = 1024; target for 1f1b: at most 20 ns an operation\n\n"
-	       "%-18s %12s %14s %18s\n", "schedule", "operations", "ns/operation", "with a timeline");
+	table_head("event simulation of one pipeline");
 	for (int kind = SCHED_GPIPE; kind <= SCHED_ZB_H1; kind++) {
 		struct subject s = subject((enum schedule_kind)kind, 64, 1024);
 		double n = n_ops(&s.p);
+		char what[64];
 
-		printf("%-18s %12.0f %14.1f %18.1f\n", schedule_name(s.p.schedule.kind), n,
-		       time_alone(&s.p, false) / n * 1e9, time_alone(&s.p, true) / n * 1e9);
+		snprintf(what, sizeof(what), "%s, p = 64, m = 1024", schedule_name(s.p.schedule.kind));
+		table_row(what, "ns/op", figure_one(time_alone(&s.p, false) / n * 1e9), (struct figure){ 0 },
+			  kind == SCHED_1F1B ? (struct asked){ ASKED_MOST, 20 } : (struct asked){ 0 });
+		snprintf(what, sizeof(what), "%s, with a timeline", schedule_name(s.p.schedule.kind));
+		table_row(what, "ns/op", figure_one(time_alone(&s.p, true) / n * 1e9), (struct figure){ 0 }, (struct asked){ 0 });
 		free(s.numbers);
 	}
 }
@@ -129,6 +133,17 @@ static double kbytes(const struct pipeline *p)
 	return (double)h.most / 1024;
 }
 
+static void grown(enum schedule_kind k, int p, int m, double seconds)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "event simulation, %s", schedule_name(k));
+	if (m == 1024)
+		table_growth(what, "stages", p, seconds * 1e3, "ms");
+	if (p == 64)
+		table_growth(what, "micro-batches", m, seconds * 1e3, "ms");
+}
+
 static void growth(void)
 {
 	static const int sizes[][2] = { { 2, 1024 }, { 8, 1024 }, { 64, 64 }, { 64, 256 }, { 64, 1024 }, { 64, 4096 },
@@ -145,7 +160,10 @@ static void growth(void)
 		for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
 			struct subject s = subject(kinds[k], sizes[i][0], sizes[i][1]);
 
-			printf("  %16.1f %9.0f", time_alone(&s.p, false) / n_ops(&s.p) * 1e9, kbytes(&s.p));
+			double s_alone = time_alone(&s.p, false);
+
+			printf("  %16.1f %9.0f", s_alone / n_ops(&s.p) * 1e9, kbytes(&s.p));
+			grown(kinds[k], sizes[i][0], sizes[i][1], s_alone);
 			free(s.numbers);
 		}
 		putchar('\n');

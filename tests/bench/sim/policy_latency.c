@@ -12,11 +12,14 @@
 #include <string.h>
 
 #include "tests/bench/sim/policy_bench.h"
+#include "tests/bench/table.h"
 
 struct sample {
 	double us;
 	bool placed;
 };
+
+static struct figure bace_decides;
 
 static int by_us(const void *a, const void *b)
 {
@@ -32,6 +35,8 @@ static void print_row(const char *name, const char *what, struct sample *v, int 
 	qsort(v, (size_t)n, sizeof(*v), by_us);
 	printf("%-10s %-8s %7d %10.2f %10.2f %10.2f\n", name, what, n, v[n / 2].us, v[(int)(0.95 * n)].us,
 	       v[n - 1].us);
+	if (!strcmp(name, "bace") && !strcmp(what, "all"))
+		bace_decides = (struct figure){ v[n / 2].us, v[0].us, v[n - 1].us, n };
 }
 
 static int measure(struct bench *b, const char *name, enum start_kind start, int moments)
@@ -93,6 +98,7 @@ int main(int argc, char **argv)
 	enum start_kind start = START_K_MIN;
 	const char *const *names, *const *descriptions;
 	static struct bench b;
+	char what[64];
 
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (!strcmp(argv[i], "--regions"))
@@ -113,5 +119,9 @@ int main(int argc, char **argv)
 		if (strcmp(names[i], "external"))
 			rc |= measure(&b, names[i], start, strcmp(names[i], "optimal") ? moments : moments / 20 + 2);
 	bench_free(&b);
+	table_head("a decision of bace");
+	snprintf(what, sizeof(what), "%d regions, %d jobs queued", regions, queue);
+	table_row(what, "us", bace_decides, (struct figure){ 0 },
+		  regions == 6 && queue == 100 ? (struct asked){ ASKED_MOST, 50 } : (struct asked){ 0 });
 	return rc;
 }

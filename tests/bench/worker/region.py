@@ -13,7 +13,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "netns", "worker"))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import driver		# noqa: E402
+import rows		# noqa: E402
 from driver import Job, Worker		# noqa: E402
 
 PIPELINE = 80			# stages of one worker
@@ -61,7 +63,11 @@ def many(total, stage_ms):
     n = total // PIPELINE
     reports = play([spec(PIPELINE, PIPELINE, fwd, bwd, steps=1)] * n)
     exact = (2 * PIPELINE - 1) * (fwd + bwd) / 1e9
-    errors = [t / exact - 1 for r in reports for t in step_times_s([r])]
+    times = [t for r in reports for t in step_times_s([r])]
+    errors = [t / exact - 1 for t in times]
+    most = 0.02 if stage_ms < 50 else 0.01
+    rows.row(f"step of {n * PIPELINE} stages of {stage_ms} ms in {n} workers (exact)", "s", times, exact,
+             f"ratio 1 +- {most}", abs(rows.ratio(times, exact) - 1) <= most)
     print(f"{n * PIPELINE} stages of {stage_ms} ms in {n} workers: {n * PIPELINE * PIPELINE * 2 / exact:.0f} operations/s, "
           f"step {statistics.median(errors):+.3%} (median), {max(errors, key=abs):+.3%} (worst); noticed late p50 "
           f"{statistics.median(r['lateness_p50_ns'] for r in reports) / 1e6:.2f} ms, p99 "
@@ -75,6 +81,8 @@ def one_or_many(stages, micro_batches, latency_ms):
                              micro_batches=micro_batches, warmup_steps=0, steps=STEPS).begin().done())
     exact = (micro_batches + stages - 1) * (fwd + bwd) + 2 * latency * ((stages - 1) * micro_batches // stages + stages - 2)
     a, b = statistics.median(together), statistics.median(apart)
+    rows.row(f"step of a worker a stage, p = {stages}, m = {micro_batches}, c = {latency_ms} ms (one worker)", "s", apart,
+             together, "ratio 1 +- 0.02", abs(b / a - 1) <= 0.02)
     print(f"p = {stages}, m = {micro_batches}, c = {latency_ms} ms: exact {exact / 1e9:.4f} s, one worker {a:.4f} s "
           f"({a * 1e9 / exact - 1:+.3%}), a worker a stage {b:.4f} s ({b * 1e9 / exact - 1:+.3%}), difference "
           f"{b / a - 1:+.3%} (medians of {STEPS})", flush=True)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "workloads/worker/timeline.h"
+#include "tests/bench/table.h"
 
 #define MICRO_BATCHES 50000
 #define ROUNDS 7
@@ -47,8 +48,9 @@ int main(void)
 		clock_ns = least(clock_ns, (double)(at[2] - at[1]) / (double)t.cap_ops);
 		call = least(call, (double)(at[3] - at[2]) / CALLS);
 	}
-	printf("%zu events: %.1f ns each; a clock read %.1f ns, a system call %.1f ns (least of %d)\n", t.n_ops, add,
-	       clock_ns, call, ROUNDS);
+	table_head("timeline: an event of a worker");
+	table_row("keep an event (a clock read)", "ns", figure_one(add), figure_one(clock_ns), (struct asked){ ASKED_MOST, 1000 });
+	table_row("keep an event (a system call)", "ns", figure_one(add), figure_one(call), (struct asked){ 0 });
 	timeline_free(&t);
 	return 0;
 }

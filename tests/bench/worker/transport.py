@@ -14,7 +14,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "netns", "worker"))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import driver		# noqa: E402
+import rows		# noqa: E402
 from driver import Job, Worker		# noqa: E402
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
@@ -105,12 +107,17 @@ def goodput(name, cc, rate_bps, sockets):
             continue
         print(f"goodput {name:9s} {sockets} sockets {what:7s} {statistics.median(v) / 1e6:9.1f} Mbit/s  ratio "
               f"{statistics.median(v) / base:.3f}  (n = {len(v)}, {min(v) / 1e6:.1f} to {max(v) / 1e6:.1f})", flush=True)
+        if what != "iperf3":
+            rows.row(f"goodput {name}, {sockets} sockets, {what} (iperf3)", "Mbit/s", [x / 1e6 for x in v],
+                     [x / 1e6 for x in theirs], "ratio >= 0.9", rows.ratio(v, theirs) >= 0.9)
 
 
-def latency(cc):
+def latency(name, cc):
     half_rtt = [r / 2e3 for r in probe(cc, 1000, 0)["rtt_ns"]]
     bare = statistics.median(half_rtt)
-    pong = statistics.median(hop_ping_pong_us())
+    pongs = hop_ping_pong_us()
+    pong = statistics.median(pongs)
+    rows.row(f"one-way 64 B {name}, hop (bare ping-pong)", "us", pongs, half_rtt, "ratio <= 1.3", pong <= 1.3 * bare)
     late, way = zip(*hop_latency_us())
     print(f"one-way 64 B: ping {ping_us():.1f} us (mean RTT/2), ping-pong over TCP {bare:.1f} us (median RTT/2), "
           f"hop {pong:.1f} us (median of half a step to and fro, n = 1000), ratio to ping-pong {pong / bare:.2f}; a hop "
@@ -129,7 +136,7 @@ def body():
                 driver.run(f"tc -n {ns} qdisc del dev {dev} root")
         for sockets in (1, 4):
             goodput(name, cc, rate_bps or UNSHAPED_BPS, sockets)
-        latency(cc)
+        latency(name, cc)
         driver.remove_network(2)
 
 

@@ -61,10 +61,14 @@ def testbed(program, profiles, directory):
     assert abs(simulated - measured) < 12, p.stdout
     db = sqlite3.connect(os.path.join(directory, "x.db"))
     rows = db.execute("SELECT src, dst, value FROM monitor_sample WHERE quantity = 'capacity_bps'").fetchall()
+    known = db.execute("SELECT count(*), min(value), max(value) FROM monitor_sample WHERE quantity = 'age_s'").fetchone()
+    errors = db.execute("SELECT count(*), min(value) FROM monitor_sample WHERE quantity = 'error_bps'").fetchone()
     db.close()
     assert {r[:2] for r in rows} == {("ireland", "frankfurt"), ("frankfurt", "ireland")}, rows
     # 97.4 Mbit/s; how near a busy machine comes to it is not this test's.
     assert all(10e6 < r[2] < 1e9 for r in rows), rows
+    # Of every number its age and its error.
+    assert known[0] == errors[0] == len(rows) and 0 <= known[1] <= known[2] < 4 and errors[1] >= 0, (known, errors)
     print(p.stdout)
 
 

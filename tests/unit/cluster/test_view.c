@@ -14,6 +14,9 @@
 #define MAX_CALLS 1200
 #define REGIONS 4
 
+static struct link_reports *reports;	/* of the next look */
+static bool looks_again;		/* halves link 0 to 3 at each call */
+
 struct policy {
 	int calls;
 	double at_s[MAX_CALLS];
@@ -28,6 +31,10 @@ int policy_decide(struct policy *p, const struct view *v, const struct queue *q,
 	memcpy(p->capacity[p->calls], v->capacity_bps, sizeof(p->capacity[0]));
 	memcpy(p->price[p->calls], v->price, sizeof(p->price[0]));
 	p->calls++;
+	if (looks_again) {
+		reports->over_truth[3] /= 2;
+		reports->n_looks++;
+	}
 	return 0;
 }
 
@@ -69,8 +76,6 @@ static int no_times(struct oracle *o, const struct moment *m, struct step_estima
 
 static const double price[REGIONS] = { 0.1, 0.2, 0.3, -0.1 };
 
-static const double *reported;	/* of the next look */
-
 static struct policy *look(const struct view_spec *view, uint64_t seed, int n_changes,
 			   const struct link_change *changes)
 {
@@ -90,7 +95,7 @@ static struct policy *look(const struct view_spec *view, uint64_t seed, int n_ch
 	world_job(&w, "a", world_model(&w, "m", 4), 10, 0);
 	world_ready(&w);
 	assert_int_equal(cluster_simulate(&(struct cluster_sim){ .exp = &w.e, .models = &w.models, .policy = p,
-		.oracle = &o, .seed = seed, .reported = reported, .n_changes = n_changes, .changes = changes }, &r, &err), 0);
+		.oracle = &o, .seed = seed, .reports = reports, .n_changes = n_changes, .changes = changes }, &r, &err), 0);
 	cluster_result_free(&r);
 	world_free(&w);
 	return p;
@@ -248,7 +253,7 @@ static void seeds(void **state)
 
 /* Monitoring says 0.8 of link 0 -> 1 and 1.1 of 0 -> 2: that is what is told, and
  * what noise and its mean over links are taken of. */
-static void reports(void **state)
+static void reported(void **state)
 {
 	struct view_spec exact = { 0 }, biased = { .period_s = 10, .bias_bandwidth = 0.3 };
 	double factor[REGIONS * REGIONS];
@@ -257,7 +262,7 @@ static void reports(void **state)
 
 	for (int i = 0; i < REGIONS * REGIONS; i++)
 		factor[i] = i == 1 ? 0.8 : i == 2 ? 1.1 : 1;
-	reported = factor;
+	reports = &(struct link_reports){ .n_looks = 1, .over_truth = factor };
 	p = look(&exact, 7, 0, NULL);
 	assert_true(fabs(p->capacity[0][1] - 0.8e9) < 1 && fabs(p->capacity[0][2] - 2.2e9) < 1);
 	assert_true(p->capacity[0][3] == 3e9);
@@ -265,7 +270,31 @@ static void reports(void **state)
 	p = look(&biased, 7, 0, NULL);
 	assert_true(fabs(p->capacity[0][1] - (0.8e9 + 0.3 * mean)) < 1);
 	free(p);
-	reported = NULL;
+	reports = NULL;
+}
+
+/* Monitors look again while the simulation runs: what is told follows at the next instant,
+ * whether or not the truth changed. */
+static void reports_change(void **state)
+{
+	const struct view_spec exact = { .period_s = 0 };
+	const struct link_change changes[] = { { 100, 2, 3, 5e8 }, { 200, 2, 3, 1e9 } };
+	double factor[REGIONS * REGIONS];
+	struct policy *p;
+
+	for (int i = 0; i < REGIONS * REGIONS; i++)
+		factor[i] = 1;
+	reports = &(struct link_reports){ .n_looks = 1, .over_truth = factor };
+	looks_again = true;
+	p = look(&exact, 7, 2, changes);
+	looks_again = false;
+	reports = NULL;
+	assert_int_equal(p->calls, 3);
+	assert_true(p->capacity[0][3] == 3e9);
+	assert_true(p->capacity[1][3] == 1.5e9);
+	assert_true(p->capacity[2][3] == 0.75e9);
+	assert_true(p->capacity[1][2 * REGIONS + 3] == 5e8);
+	free(p);
 }
 
 int main(void)
@@ -276,7 +305,8 @@ int main(void)
 		cmocka_unit_test(never_negative),
 		cmocka_unit_test(redrawn_with_truth),
 		cmocka_unit_test(seeds),
-		cmocka_unit_test(reports),
+		cmocka_unit_test(reported),
+		cmocka_unit_test(reports_change),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* What the outer and the inner process tell each other comes over unchanged,
  * and what is malformed is refused. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,10 +108,28 @@ static void test_verify(void **state)
 	json_decref(j);
 }
 
+static void test_view(void **state)
+{
+	struct tb_view_link in[2] = { { .known = true, .lower_bound = true, .method = TB_PROBE, .capacity_bps = 1e8,
+		.error_bps = 2, .used_bps = 3, .age_s = 0.5 }, { .age_s = NAN } }, out[2];
+	struct bace_err e = { 0 };
+	json_t *j = codec_view(2, in);
+
+	assert_int_equal(codec_view_read(j, 2, out, &e), 0);
+	assert_true(out[0].known && out[0].lower_bound && out[0].method == TB_PROBE);
+	assert_true(out[0].capacity_bps == 1e8 && out[0].error_bps == 2 && out[0].used_bps == 3 && out[0].age_s == 0.5);
+	assert_false(out[1].known);
+	assert_int_equal(codec_view_read(j, 3, out, &e), -EPROTO);
+	json_array_set_new(json_array_get(j, 0), 0, json_integer(TB_METHODS));
+	assert_int_equal(codec_view_read(j, 2, out, &e), -EPROTO);
+	json_decref(j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cell), cmocka_unit_test(test_result), cmocka_unit_test(test_verify),
+		cmocka_unit_test(test_view),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""A lab experiment in a loop, for hours: memory, file descriptors, namespaces and
+qdiscs stay as they are.
+
+usage: soak.py BACE [MINUTES] [CELLS]
+
+Each round is one run of CELLS cells, no two alike, on one testbed, whose agents and
+shapers live as long as it. Every process but the workers is looked at every few
+seconds; of a round the last third is judged by the second third, by medians: resident
+memory +3 % and 512 KiB at most, as many descriptors, namespaces and qdiscs. After each
+round the machine is as it was before. A cell that a busy machine spoils is no failure.
+"""
+import glob
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run"))
+from leftovers import machine_state, processes		# noqa: E402
+
+LOOK_S = 3.0
+GROWTH, GROWTH_KB = 1.03, 512
+NAMES = ("lab-inner", "bace-agent", "bace-shaperd")
+
+
+def write_experiment(directory, cells, first):
+    jobs = ",\n".join(f'  {{ name = "j{first + i:05d}"; model = "GPT2-1.5B"; micro_batches = 4; micro_batch_size = 4; '
+                      f'steps = 10; seq = {512 + (first + i) % 512}; arrival = "{3600 * i}s"; }}' for i in range(cells))
+    with open(os.path.join(directory, "soak-jobs.cfg"), "w", encoding="utf-8") as f:
+        f.write(f"jobs = (\n{jobs}\n);\n")
+    path = os.path.join(directory, "soak.cfg")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write('cluster = "tiny";\njobs = "./soak-jobs.cfg";\nk_limit = 4;\n'
+                'oracles = ["event-sim", "measured"];\npolicies = ( { name = "bace"; } );\n'
+                'testbed = { scale = { bytes = 0.002; time = 0.1; }; warmup_steps = 1; steps = 2; verify_s = 0; };\n')
+    return path
+
+
+def status_of(pid):
+    """(resident kB, descriptors, network namespace) or None when it has ended."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+            rss = next((int(line.split()[1]) for line in f if line.startswith("VmRSS")), None)
+        return None if rss is None else (rss, len(os.listdir(f"/proc/{pid}/fd")), os.readlink(f"/proc/{pid}/ns/net"))
+    except OSError:
+        return None
+
+
+def look(token, outer):
+    """What every lasting process is, and how many namespaces and qdiscs there are."""
+    seen, nets = {}, {}
+    for pid, line in processes(token).items():
+        who = "bace" if pid == outer else next((n for n in NAMES if n in line.split(" --worker-dir")[0]), None)
+        s = status_of(pid) if who else None
+        if s:
+            seen[(who, pid)] = s[:2]
+            nets[s[2]] = pid
+    qdiscs = 0
+    for pid in nets.values():
+        p = subprocess.run(["nsenter", "-t", str(pid), "-n", "tc", "qdisc", "show"], capture_output=True, text=True, check=False)
+        qdiscs += p.stdout.count("\n")
+    return seen, len(nets), qdiscs
+
+
+def follow(bace, experiment, store):
+    """One round: (exit status, looks, errors of it)."""
+    token = f"bace-soak-{uuid.uuid4().hex}"
+    with tempfile.TemporaryFile("w+") as errors:
+        p = subprocess.Popen([bace, "--store", store, "-q", "run", experiment, "--no-report"], stdout=subprocess.DEVNULL,
+                             stderr=errors, env={**os.environ, "BACE_SOAK_TOKEN": token})
+        looks = []
+        while p.poll() is None:
+            time.sleep(LOOK_S)
+            looks.append(look(token, p.pid))
+        errors.seek(0)
+        return p.returncode, looks[:-1], errors.read()
+
+
+def third(values, k):
+    n = len(values)
+    return statistics.median(values[k * n // 3:(k + 1) * n // 3])
+
+
+def judge(looks):
+    """What grew, a line each; and a line of figures."""
+    bad, said = [], []
+    lasting = set(looks[len(looks) // 3][0])
+    for _, now in ((None, look_[0]) for look_ in looks[len(looks) // 3:]):
+        lasting &= set(now)
+    assert lasting, "no process lasted"
+    for who in sorted(lasting):
+        rss = [seen[who][0] for seen, _, _ in looks if who in seen]
+        fds = [seen[who][1] for seen, _, _ in looks if who in seen]
+        a, b = third(rss, 1), third(rss, 2)
+        said.append(f"{who[0]} {a / 1024:.1f} > {b / 1024:.1f} MiB, {third(fds, 2):.0f} fds")
+        if b > a * GROWTH + GROWTH_KB:
+            bad.append(f"{who[0]}: resident {a} kB, then {b} kB")
+        if third(fds, 1) != third(fds, 2):
+            bad.append(f"{who[0]}: {third(fds, 1)} descriptors, then {third(fds, 2)}")
+    for what, k in (("namespaces", 1), ("qdiscs", 2)):
+        v = [x[k] for x in looks]
+        if third(v, 1) != third(v, 2):
+            bad.append(f"{third(v, 1)} {what}, then {third(v, 2)}")
+        said.append(f"{third(v, 2):.0f} {what}")
+    return bad, "; ".join(said)
+
+
+def main():
+    bace = os.path.abspath(sys.argv[1])
+    minutes = float(sys.argv[2]) if len(sys.argv) > 2 else 120
+    cells = int(sys.argv[3]) if len(sys.argv) > 3 else 150
+    if not shutil.which("nsenter") or not glob.glob("/proc/self/ns/net"):
+        print("skipped: no nsenter or no network namespaces")
+        return 77
+    before, end, rounds = machine_state(), time.monotonic() + 60 * minutes, 0
+    with tempfile.TemporaryDirectory(prefix="bace-soak-") as directory:
+        while rounds == 0 or time.monotonic() < end:
+            store = os.path.join(directory, f"round-{rounds}.db")
+            began = time.monotonic()
+            status, looks, errors = follow(bace, write_experiment(directory, cells, rounds * cells), store)
+            if status == 3:
+                print(f"skipped: {errors.strip()}")
+                return 77
+            # 1: a cell was invalid.
+            assert status in (0, 1), errors
+            bad, said = judge(looks)
+            print(f"round {rounds}: {cells} cells, {time.monotonic() - began:.0f} s, exit {status}: {said}", flush=True)
+            assert not bad, "\n".join(bad)
+            after = machine_state()
+            assert after == before, f"left behind: {after} and not {before}"
+            os.remove(store)
+            rounds += 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
