@@ -29,7 +29,7 @@ NAMES = ("lab-inner", "bace-agent", "bace-shaperd")
 
 
 def write_experiment(directory, cells, first):
-    jobs = ",\n".join(f'  {{ name = "j{first + i:05d}"; model = "GPT2-1.5B"; micro_batches = 4; micro_batch_size = 4; '
+    jobs = ",\n".join(f'  {{ name = "j{first + i:05d}"; model = "GPT2-1.5B"; micro_batches = 4; micro_batch_size = 16; '
                       f'steps = 10; seq = {512 + (first + i) % 512}; arrival = "{3600 * i}s"; }}' for i in range(cells))
     with open(os.path.join(directory, "soak-jobs.cfg"), "w", encoding="utf-8") as f:
         f.write(f"jobs = (\n{jobs}\n);\n")
@@ -37,7 +37,7 @@ def write_experiment(directory, cells, first):
     with open(path, "w", encoding="utf-8") as f:
         f.write('cluster = "tiny";\njobs = "./soak-jobs.cfg";\nk_limit = 4;\n'
                 'oracles = ["event-sim", "measured"];\npolicies = ( { name = "bace"; } );\n'
-                'testbed = { scale = { bytes = 0.002; time = 0.1; }; warmup_steps = 1; steps = 2; verify_s = 0; };\n')
+                'testbed = { scale = { bytes = 0.005; time = 0.2; }; warmup_steps = 1; steps = 2; verify_s = 0; };\n')
     return path
 
 
