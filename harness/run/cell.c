@@ -64,7 +64,7 @@ static int fill_job(const struct moment *m, int which, const struct lab_net *net
 	const struct placement *p = m->placements[which];
 	const struct job_model *j = &m->models->v[p->job];
 	double scale = exp->testbed.scale_time * 1e9;
-	int used[64] = { 0 };
+	int used[REGIONS_MAX] = { 0 };
 	double weight = exp->schedule == SCHED_ZB_H1 ?
 		schedule_weight_share(exp->models[exp->jobs[p->job].model].recompute) : 0;
 

@@ -32,9 +32,10 @@ static void note_used(void *arg, double now_s, const struct placement *p, double
 {
 	struct run *r = arg;
 	int n = r->exp->cluster.n_regions;
+	bool wraps = r->exp->schedule == SCHED_INTERLEAVED_1F1B;
 
-	for (int i = 0; i + 1 < p->n_parts; i++) {
-		int a = p->parts[i].region, b = p->parts[i + 1].region;
+	for (int i = 0; i < path_boundaries(p, wraps); i++) {
+		int a = p->parts[i].region, b = p->parts[(i + 1) % p->n_parts].region;
 
 		r->used[a * n + b] = r->used[b * n + a] = 1;
 	}
