@@ -139,6 +139,8 @@ int hosts_missing(struct controller *c, const bool *wanted, char *text, size_t c
 
 /* ---- plan.c ---- */
 void host_plan(struct host *h, reply_fn fn, void *arg);
+/* Plans it anew, with nobody waiting: a failure is trouble. */
+void host_put_back(struct host *h);
 
 const struct shape_spec *host_shape(const struct host *h);
 
