@@ -208,7 +208,7 @@ static void print_text(const struct overhead_result *r, const struct args *a)
 		printf("injected: B's compute %+.3f %%, which is %+.3f %% of the step by event simulation\n",
 		       a->o.inject_ppm / 1e4, 100 * r->injected);
 	printf("\nInflation of the step time: median over pairs of adjacent blocks, one monitored, one not, with\n"
-	       "95 %% bootstrap interval. CPU: of a core, mean over agents, while monitored. Seen: time from the\n"
+	       "95 %% bootstrap interval (of 6 pairs and more). CPU: of a core, mean over agents, while monitored. Seen: time from the\n"
 	       "change of %s to half its rate, or back, until the estimate is within 10 %% of the truth and\n"
 	       "stays so; error: median |estimate / truth - 1| after that.\n\n", r->link);
 	printf("%-15s %8s %26s %4s %8s %9s %9s   loaded: link changed    idle: link changed\n", "", "",
@@ -269,6 +269,15 @@ static int write_plot(const struct args *a, const struct overhead_result *r)
 	return rc ? cmd_error(&cmd_overhead, BACE_EXIT_FAILED, "--plot %s: %s", a->plot, e.msg) : 0;
 }
 
+static int n_invalid(const struct overhead_result *r)
+{
+	int n = 0;
+
+	for (int i = 0; i < r->n; i++)
+		n += !r->rows[i].valid;
+	return n;
+}
+
 static int exit_code(int rc)
 {
 	return !rc ? BACE_EXIT_OK : rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP || rc == -ENOENT ?
@@ -279,11 +288,11 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	struct args a = { 0 };
 	struct experiment exp;
-	struct overhead_result r;
+	struct overhead_result r = { 0 };
 	struct bace_err e = { 0 };
 	CLEANUP_FREE char *store = NULL;
 	int64_t start = bace_mono_ns();
-	int rc = parse(&a, argc, argv), shown = 0;
+	int rc = parse(&a, argc, argv), shown = 0, bad;
 
 	if (!rc)
 		rc = load(a.experiment, &exp);
@@ -302,6 +311,9 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		(g->json ? print_json : print_text)(&r, &a);
 	if (!rc && a.plot)
 		shown = write_plot(&a, &r);
+	bad = n_invalid(&r);
+	if (!rc && !shown && bad)
+		shown = cmd_error(&cmd_overhead, BACE_EXIT_FAILED, "%d of %d rows %s not valid", bad, r.n, bad == 1 ? "is" : "are");
 	overhead_result_free(&r);
 	experiment_free(&exp);
 	return rc ? cmd_error(&cmd_overhead, exit_code(rc), "%s", e.msg) : shown;
@@ -320,7 +332,7 @@ const struct command cmd_overhead = {
 		 "  --methods      off, counters, tcp_info, probe:SIZE (bytes of one train)\n"
 		 "                 (default off,counters,tcp_info,probe:24kB,probe:96kB)\n"
 		 "  --periods      10ms to 10min (default 10ms,100ms,1s,10s)\n"
-		 "  --pairs        pairs of blocks for each (default 8)\n"
+		 "  --pairs        pairs of blocks for each (default 8; an interval needs 6)\n"
 		 "  --block-steps  steps a block, at least; the first does not count (default 4)\n"
 		 "  --inject P%    lengthen the compute of monitored steps: what is measured must\n"
 		 "                 say so\n"

@@ -405,9 +405,12 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 	if (!rc && r.n_bad)
 		rc = bace_fail(e, EBADMSG, "%d of the cells, links or policies failed; see `bace show %s'",
 			       r.n_bad, r.id);
-	if (r.store && r.id[0])
-		store_run_end(r.store, r.id, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed",
-			      &end);
+	if (r.store && r.id[0] &&
+	    store_run_end(r.store, r.id, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed", &end) && !rc) {
+		/* Kept, but nobody could tell that it was whole. */
+		*e = end;
+		rc = -end.errnum;
+	}
 	memcpy(id, r.id, sizeof(r.id));
 	cleanup(&r);
 	return rc;
