@@ -29,6 +29,7 @@ struct run {
 	struct lab_traffic traffic;
 	struct store *store;
 	char id[32];
+	char resumed[32];		/* the run that this one goes on with; "": none */
 	int64_t began_ns;
 	enum backend_kind backend;
 	char *backend_why;

@@ -301,10 +301,40 @@ int run_check(const struct experiment *exp, struct bace_err *e)
 	return rc;
 }
 
+/* "backend=nfqueue (now uml), ...": the words of two settings that differ. */
+static void describe_settings(const char *old, const char *now, char *buf, size_t cap)
+{
+	size_t used = 0;
+
+	*buf = '\0';
+	while (*old && *now) {
+		size_t n = strcspn(old, " "), k = strcspn(now, " "), name = strcspn(now, "= ");
+
+		if ((n != k || memcmp(old, now, n)) && used < cap)
+			used += (size_t)snprintf(buf + used, cap - used, "%s%.*s (now %.*s)", used ? ", " : "", (int)n, old,
+						 (int)(k > name ? k - name - 1 : 0), now + name + 1);
+		old += n + (old[n] == ' ');
+		now += k + (now[k] == ' ');
+	}
+}
+
+/* Under other settings nothing of it could be used: all would be run again. */
+static int check_resumed_settings(struct run *r, struct bace_err *e)
+{
+	CLEANUP_FREE char *other = NULL;
+	char differ[300];
+	int n, rc = r->settings ? store_count_moments(r->store, r->resumed, r->settings, &n, &other, e) : 0;
+
+	if (rc || !r->settings || n || !other)
+		return rc;
+	describe_settings(other, r->settings, differ, sizeof(differ));
+	return bace_fail(e, EINVAL, "--resume: run %s measured with other settings: %s", r->resumed, differ);
+}
+
 /* Only the same experiment can be gone on with: its files unchanged, to the byte. */
 static int check_resume(struct run *r, struct bace_err *e)
 {
-	char id[32];
+	char *id = r->resumed;
 	uint64_t hash = 0;
 	int rc = store_find_run(r->store, r->o->resume, id, e);
 
@@ -318,6 +348,9 @@ static int check_resume(struct run *r, struct bace_err *e)
 		return rc;
 	if (hash != r->exp->text_hash)
 		return bace_fail(e, EINVAL, "--resume: run %s is of another experiment, or its files have changed since", id);
+	rc = check_resumed_settings(r, e);
+	if (rc)
+		return rc;
 	run_progress(r, "resuming run %s: what it measured is not run again", id);
 	return 0;
 }
@@ -345,7 +378,11 @@ static int begin(struct run *r, struct bace_err *e)
 	if (rc)
 		return rc;
 	run_progress(r, "run %s, store %s", r->id, r->o->store_path);
-	rc = record_truth(r, e);
+	/* It may be cut short, too, and gone on with. */
+	if (r->resumed[0] && r->settings)
+		rc = store_copy_moments(r->store, r->resumed, r->id, r->settings, e);
+	if (!rc)
+		rc = record_truth(r, e);
 	return rc ? rc : record_disturbances(r, e);
 }
 
