@@ -164,23 +164,33 @@ static int used_pairs(const struct run *r, struct tb_verify **out, struct bace_e
 	return k;
 }
 
+bool link_as_planned(const struct experiment *exp, const struct tb_verify *v)
+{
+	double off_s = fabs(v->rtt_median_s - v->planned_rtt_s), jitter_s = 0;
+	double rate = exp->testbed.verify_s > 0 ? v->goodput_bps / v->planned_goodput_bps - 1 : 0;
+	bool lossy = false;
+
+	/* Jitter and loss that the cluster or the testbed asks for are as planned. */
+	for (int back = 0; back < 2; back++) {
+		int src = back ? v->dst : v->src, dst = back ? v->src : v->dst;
+		const struct disturbance *d = disturbance_of(exp, src, dst);
+		const struct link *l = cluster_link(&exp->cluster, src, dst);
+
+		jitter_s += (double)(d && d->jitter_ns ? d->jitter_ns : l->jitter_ns) / 1e9 * exp->testbed.scale_time;
+		lossy |= l->loss > 0 || (d && d->loss > 0);
+	}
+	return (off_s <= RTT_TOLERANCE * v->planned_rtt_s || off_s <= RTT_TOLERANCE_S + jitter_s) &&
+	       (fabs(rate) <= GOODPUT_TOLERANCE || lossy || jitter_s > 0);
+}
+
 static int judge_link(struct run *r, const struct tb_verify *v, struct bace_err *e)
 {
 	const struct region *reg = r->exp->cluster.regions;
 	double rtt = v->rtt_median_s / v->planned_rtt_s - 1;
-	double rate = v->goodput_bps > 0 ? v->goodput_bps / v->planned_goodput_bps - 1 : 0;
+	double rate = r->exp->testbed.verify_s > 0 ? v->goodput_bps / v->planned_goodput_bps - 1 : 0;
 	char what[128], why[160];
 
-	double off_s = fabs(v->rtt_median_s - v->planned_rtt_s);
-	const struct disturbance *there = disturbance_of(r->exp, v->src, v->dst);
-	const struct disturbance *back = disturbance_of(r->exp, v->dst, v->src);
-	double jitter_s = (double)((there ? there->jitter_ns : 0) + (back ? back->jitter_ns : 0)) / 1e9 *
-			  r->exp->testbed.scale_time;
-	bool lossy = (there && there->loss > 0) || (back && back->loss > 0);
-
-	/* What is disturbed on purpose is as planned within that. */
-	if ((fabs(rtt) <= RTT_TOLERANCE || off_s <= RTT_TOLERANCE_S + jitter_s) &&
-	    (fabs(rate) <= GOODPUT_TOLERANCE || lossy || jitter_s > 0))
+	if (link_as_planned(r->exp, v))
 		return 0;
 	snprintf(what, sizeof(what), "link %.40s to %.40s", reg[v->src].name, reg[v->dst].name);
 	snprintf(why, sizeof(why), "out of tolerance: RTT %+.1f %%, goodput %+.1f %%", 100 * rtt,
