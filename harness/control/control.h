@@ -214,7 +214,7 @@ struct tb_result {
 	struct tb_flow_step *flow_steps;
 	int n_links;
 	struct tb_link_check *links;
-	int64_t barrier_spread_ns;	/* first to last rank's start */
+	int64_t barrier_spread_ns;	/* first to last rank's start; 0: all began when they were told to */
 	int64_t lateness_p99_ns;	/* of timed compute, worst worker */
 	int64_t delay_lateness_p99_ns;	/* of the delay lines, worst gateway */
 	struct tb_log log;		/* of the script */

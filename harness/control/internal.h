@@ -190,8 +190,9 @@ void script_note(struct controller *c, int src, int dst, enum tb_method method, 
 struct proc_ops {
 	void (*on_launched)(struct proc *p, const json_t *answer);
 	void (*on_event)(struct proc *p, const char *event, const json_t *line);
-	/* why NULL: it ended with status 0. Not called for one that never ran. */
-	void (*on_gone)(struct proc *p, const char *why);
+	/* why NULL: it ended with status 0; status: how it ended by itself, else -1.
+	 * Not called for one that never ran. */
+	void (*on_gone)(struct proc *p, const char *why, int status);
 	/* Could not be launched, or broke the protocol. */
 	void (*on_failed)(struct proc *p, const char *why);
 };

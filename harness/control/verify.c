@@ -195,7 +195,7 @@ static void probe_event(struct proc *proc, const char *event, const json_t *line
 		pair_failed(p, !strcmp(event, "error") && text ? text : "a probe said something unexpected");
 }
 
-static void probe_gone(struct proc *proc, const char *why)
+static void probe_gone(struct proc *proc, const char *why, int status)
 {
 	struct pair_run *p = proc->owner;
 
