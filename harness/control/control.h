@@ -195,7 +195,9 @@ struct tb_link_check {		/* one directed region pair with traffic in this cell */
 	bool valid;		/* differ by no more than 2 % */
 };
 
-struct tb_energy {		/* measured, of one counter, over the steps of the cell */
+/* Measured, of one counter: from before the ranks are let go to after the last one
+ * ended, warm-up included. */
+struct tb_energy {
 	char host[NAME_LEN];
 	char source[8], device[64];	/* "nvml" "GPU 0", "rapl" "intel-rapl:0 package-0" */
 	double seconds, energy_j;
