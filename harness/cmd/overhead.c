@@ -2,11 +2,11 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/cmd/cmd.h"
+#include "harness/cmd/load.h"
+#include "harness/cmd/signals.h"
 #include "harness/overhead/overhead.h"
 #include "results/results.h"
 
@@ -20,33 +20,11 @@ struct args {
 	int periods_ms[PERIODS_MAX];
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-	interrupted = 1;
-}
-
-static bool is_cancelled(void *arg)
-{
-	return interrupted;
-}
-
 static void on_progress(void *arg, const char *line)
 {
 	const int64_t *start = arg;
 
 	fprintf(stderr, "%6.1f s  %s\n", (double)(bace_mono_ns() - *start) / 1e9, line);
-}
-
-static void catch_signals(void)
-{
-	struct sigaction a = { .sa_handler = on_signal };
-
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
-	sigaction(SIGHUP, &a, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 /* ---- arguments ---- */
@@ -108,18 +86,6 @@ static int parse_int(const char *option, const char *text, int least, int most, 
 	return 0;
 }
 
-static int parse_backend(struct args *a, const char *text)
-{
-	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
-		if (strcmp(backend_name((enum backend_kind)b), text))
-			continue;
-		a->o.has_backend = true;
-		a->o.backend = (enum backend_kind)b;
-		return 0;
-	}
-	return cmd_misuse(&cmd_overhead, "--backend %s: must be auto, netem, nfqueue or uml", text);
-}
-
 static int parse_one(struct args *a, int c)
 {
 	switch (c) {
@@ -128,7 +94,7 @@ static int parse_one(struct args *a, int c)
 	case 'n': return parse_int("--pairs", optarg, 2, 10000, &a->o.pairs);
 	case 's': return parse_int("--block-steps", optarg, 2, 10000, &a->o.block_steps);
 	case 'i': return parse_inject(a, optarg);
-	case 'b': return parse_backend(a, optarg);
+	case 'b': return cmd_backend(&cmd_overhead, optarg, &a->o.has_backend, &a->o.backend);
 	case 'd': a->o.detection = false; return 0;
 	case 'o': a->plot = optarg; return 0;
 	default: return cmd_misuse(&cmd_overhead, "bad options");
@@ -155,20 +121,6 @@ static int parse(struct args *a, int argc, char **argv)
 		rc = cmd_misuse(&cmd_overhead, "one experiment file is needed");
 	a->experiment = argv[optind];
 	return rc;
-}
-
-static int load(const char *path, struct experiment *exp)
-{
-	struct bace_diags d = { 0 };
-	struct bace_err e = { 0 };
-
-	if (!experiment_load(path, exp, &d, &e))
-		return 0;
-	bace_diags_print(&d, stderr);
-	if (!d.n)
-		cmd_error(&cmd_overhead, 0, "%s", e.msg);
-	bace_diags_free(&d);
-	return BACE_EXIT_INPUT;
 }
 
 /* ---- output ---- */
@@ -295,7 +247,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	int rc = parse(&a, argc, argv), shown = 0, bad;
 
 	if (!rc)
-		rc = load(a.experiment, &exp);
+		rc = load_experiment(&cmd_overhead, a.experiment, &exp);
 	if (rc)
 		return rc;
 	store = g->store ? strdup(g->store) : store_default_path();
@@ -303,9 +255,9 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	a.o.command = g->line;
 	a.o.store_path = store;
 	a.o.on_progress = g->quiet ? NULL : on_progress;
-	a.o.cancelled = is_cancelled;
+	a.o.cancelled = signals_caught;
 	a.o.arg = &start;
-	catch_signals();
+	signals_catch();
 	rc = store ? overhead_run(&exp, &a.o, &r, &e) : bace_fail(&e, ENOMEM, "out of memory");
 	if (r.n)
 		(g->json ? print_json : print_text)(&r, &a);

@@ -374,17 +374,24 @@ class Shape(unittest.TestCase):
         responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
         try:
             until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")
-            verdict = json.loads(shape("a", "verify", "--json", "--host", "ga", "--seconds", "3", f, ok=None).stdout or "{}")
-            bad = [c for c in verdict["checks"] if not c["ok"]]
-            # A busy machine may be late; what must never be wrong is the plan's side and what was measured.
-            self.assertEqual(verdict["checks_n"], 5)
-            by = {(c["from"], c["what"]): c for c in verdict["checks"]}
+            # A busy machine may be late, thrice hardly; its noise makes goodput undecided, never wrong.
+            for _ in range(3):
+                p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "3", f, ok=None)
+                verdict = json.loads(p.stdout or "{}")
+                self.assertEqual(verdict["checks_n"], 5)
+                by = {(c["from"], c["what"]): c for c in verdict["checks"]}
+                bad = [c for c in verdict["checks"] if not c["ok"]]
+                self.assertEqual(p.returncode, 4 if bad else 0)
+                print("not ok:", bad)
+                if by["a", "RTT"]["ok"] and all(c["undecided"] for c in bad):
+                    break
+            self.assertTrue(by["a", "RTT"]["ok"], bad)
+            self.assertEqual(verdict["out_of_tolerance"], 0, bad)
             self.assertAlmostEqual(by["a", "RTT"]["planned"], 0.04)
             self.assertGreaterEqual(by["a", "RTT"]["measured"], 0.0399)
             self.assertAlmostEqual(by["a", "TCP goodput"]["planned"], 20e6 * 1448 / 1514, delta=1)
             self.assertLess(by["a", "TCP goodput"]["measured"], 20e6 * 1448 / 1514 * 1.01)
             self.assertEqual(by["a", "UDP loss"]["planned"], 0)
-            print("out of tolerance:", bad)
             # Against a plan that is not what was applied: exit 4, and which. Of two hosts each has half.
             other = write_shape("other", change=lambda s: 'mode = "host";' + s.replace("20mbit", "80mbit").replace(
                 ' ingress = "lan0";', "").replace("hosts = (", 'hosts = ( { name = "ga2"; region = "a"; egress = "wan0"; },'))
