@@ -173,6 +173,12 @@ static int nothing_shaped(struct lease_job *j)
 	return bace_fail(&j->e, ENOTCONN, "nothing is shaped on this host: no plan, or bace-shaperd is gone");
 }
 
+/* Of our monotonic clock: bace-shaperd is told the time of day of this host. */
+static int64_t trace_start_real_ns(const struct wire_trace *t)
+{
+	return t->start_mono_ns ? bace_wall_ns() + (t->start_mono_ns - bace_mono_ns()) : t->start_real_ns;
+}
+
 static void do_job(struct lease *l, struct lease_job *j)
 {
 	switch (j->op) {
@@ -191,7 +197,7 @@ static void do_job(struct lease *l, struct lease_job *j)
 		break;
 	case LEASE_TRACE:
 		j->rc = l->client ? shaperd_trace(l->client, j->head.region, &j->trace, j->head.loop,
-						  j->head.start_real_ns, &j->e)
+						  trace_start_real_ns(&j->head), &j->e)
 				  : nothing_shaped(j);
 		break;
 	case LEASE_STATS:

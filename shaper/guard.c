@@ -80,7 +80,7 @@ int guard_check_default_route(struct netlink *nl, const struct if_info *i, struc
 			return bace_err_context(e, "read the routes");
 	}
 	if (d.found)
-		return bace_fail(e, EPERM, "interface `%s' carries the default route: shaping it could cut this machine off; "
+		return bace_fail(e, EISCONN, "interface `%s' carries the default route: shaping it could cut this machine off; "
 				 "--allow-control-interface if that is meant", i->ifname);
 	return 0;
 }

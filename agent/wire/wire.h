@@ -30,7 +30,7 @@
  * Controller to agent: requests
  *   plan {spec} -> {changes}         by bace-shaperd
  *   change {changes}                 links of the plan in place
- *   trace {region, loop, start_real_ns, period_ns, points}   played by bace-shaperd
+ *   trace {region, loop, start_real_ns, start_mono_ns, period_ns, points}   played by bace-shaperd
  *   stats -> {stats}
  *   launch {cell, rank, ranks, program, config} -> {pid, binding}
  *   tell {cell, rank, line}          one line for a worker's standard input
@@ -196,7 +196,8 @@ int wire_decode_changes(const json_t *j, struct shape_change **out, int *n, stru
 struct wire_trace {
 	uint16_t region;
 	bool loop;
-	int64_t start_real_ns;		/* 0: at once */
+	int64_t start_real_ns;		/* 0: at once, or: */
+	int64_t start_mono_ns;		/* by the monotonic clock of the host that plays it; 0: not so */
 };
 /* The keys of a trace request; *out: shape_trace_free. */
 json_t *wire_encode_trace(const struct wire_trace *head, const struct shape_trace *t);

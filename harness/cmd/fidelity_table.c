@@ -169,29 +169,6 @@ void fidelity_print_curve(const struct fidelity *f, FILE *to)
 	}
 }
 
-/* Median and worst |error| of each schedule. */
-static void print_by_schedule(const struct fidelity *f, FILE *to)
-{
-	CLEANUP_FREE double *v = calloc((size_t)f->n + 1, sizeof(*v));
-
-	for (int k = 0; v && k <= SCHED_ZB_H1; k++) {
-		double worst = 0;
-		size_t n = 0;
-
-		for (int i = 0; i < f->n; i++) {
-			double error = fabs(fidelity_error(&f->v[i]));
-
-			if (f->v[i].schedule != (enum schedule_kind)k || !isfinite(error))
-				continue;
-			worst = fmax(worst, error);
-			v[n++] = error;
-		}
-		if (n)
-			fprintf(to, "%-18s median %.2f %%, worst %.2f %%, n = %zu\n", schedule_name((enum schedule_kind)k),
-				100 * bace_quantile(v, n, 0.5), 100 * worst, n);
-	}
-}
-
 void fidelity_print_summary(const struct fidelity *f, const struct fidelity_summary *s,
 			    const struct fidelity_limits *l, FILE *to)
 {
@@ -204,7 +181,6 @@ void fidelity_print_summary(const struct fidelity *f, const struct fidelity_summ
 			p->micro_batches, p->hop, p->c_s * 1e3);
 	}
 	fputs(".\n", to);
-	print_by_schedule(f, to);
 	for (int i = 0; i < f->n; i++)
 		if (!f->v[i].valid)
 			fprintf(to, "invalid: %s, p = %d, m = %d, hop %d of c = %.1f ms: %s\n",

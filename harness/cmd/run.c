@@ -54,7 +54,7 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 	optind = 1;
 	while (!rc && (c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
 		switch (c) {
-		case 'b': rc = parse_backend(&cmd_run, optarg, &x->o); break;
+		case 'b': rc = cmd_backend(&cmd_run, optarg, &x->o.has_backend, &x->o.backend); break;
 		case 'o': x->report = optarg; break;
 		case 'n': x->no_report = true; break;
 		case 'r': x->o.reuse = true; break;

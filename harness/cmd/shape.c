@@ -21,6 +21,7 @@ int shape_exit(const struct bace_err *e)
 	case EEXIST:
 	case ENOTSUP:
 	case ENOENT:
+	case EISCONN:			/* the interface of the default route */
 		return BACE_EXIT_INPUT;
 	case EPERM:
 	case EACCES:

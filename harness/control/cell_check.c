@@ -19,6 +19,9 @@
 #define HOLD_TOLERANCE 0.03
 #define HOLD_TOLERANCE_NS 500000
 
+#define BARRIER_NS 5000000
+#define BARRIER_OF_STEP 0.05
+
 static const struct shape_stat *class_of(const struct shape_stats *s, int region)
 {
 	for (int i = 0; i < s->n; i++)
@@ -239,6 +242,22 @@ static void check_holds(struct cell_run *r, int job)
 			     late / n / 1e6, HOLD_TOLERANCE * slot / 1e6);
 }
 
+/* Without a warm-up the first step is measured from where the first rank began. */
+static void check_barrier(struct cell_run *r)
+{
+	int64_t shortest = INT64_MAX, spread = r->out->barrier_spread_ns;
+
+	for (int i = 0; i < r->out->n_steps; i++) {
+		const struct tb_step *s = &r->out->steps[i];
+
+		if (s->step >= 0 && s->end_ns - s->start_ns < shortest)
+			shortest = s->end_ns - s->start_ns;
+	}
+	if (!r->cell->warmup_steps && spread > BARRIER_NS && (double)spread > BARRIER_OF_STEP * (double)shortest)
+		cell_invalid(r, SEVERITY_CONSEQUENCE, "the ranks did not begin together: the last was late by %.1f ms; the "
+			     "machine is overloaded", (double)spread / 1e6);
+}
+
 int cell_check(struct cell_run *r, struct bace_err *e)
 {
 	int rc;
@@ -251,6 +270,7 @@ int cell_check(struct cell_run *r, struct bace_err *e)
 		if (cell_reads(r, &r->c->hosts[i]))
 			check_delay(r, &r->c->hosts[i]);
 	check_compute(r);
+	check_barrier(r);
 	for (int j = 0; j < r->cell->n_jobs; j++)
 		if (!r->cell->jobs[j].overlap)
 			check_holds(r, j);

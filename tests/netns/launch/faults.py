@@ -191,11 +191,11 @@ class Faults(launch.Launch):
         self.nothing_left()
 
     @staticmethod
-    def cells(store):
-        """What was measured, by the keys of moments, and how often: what was looked up has no steps."""
+    def cells(store, since=""):
+        """What was measured after a run, by the keys of moments, and how often: what was looked up has no steps."""
         with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
-            return dict(db.execute("SELECT moment, count(*) FROM placement WHERE valid AND id IN "
-                                   "(SELECT placement_id FROM step) GROUP BY moment"))
+            return dict(db.execute("SELECT moment, count(*) FROM placement WHERE valid AND run_id > ? AND id IN "
+                                   "(SELECT placement_id FROM step) GROUP BY moment", (since,)))
 
     @staticmethod
     def rows(store):
@@ -204,7 +204,7 @@ class Faults(launch.Launch):
             return sorted(db.execute("SELECT policy, job, placement, moment FROM placement WHERE run_id = ? AND valid",
                                      (run,)))
 
-    def resumed(self, store, before):
+    def resumed(self, store, before, since=""):
         """Goes on with the last run, and does exactly the rest."""
         for _ in range(3):
             p = self.go("many", store=store, more=("--resume", "last"))
@@ -213,26 +213,29 @@ class Faults(launch.Launch):
             if p.returncode == 0 or not any(w in err for w in launch.BUSY):
                 break
         self.assertEqual(p.returncode, 0, err)
-        after = self.cells(store)
+        after = self.cells(store, since)
         self.assertTrue(set(before) < set(after), "nothing was left to be done")
         self.assertEqual(set(after.values()), {1}, "a cell was measured twice")
         return after
 
     def test_resume_exactly(self):
-        """Killed after two cells: --resume runs the others, none twice; the rows are those of a whole run."""
-        store = f"{self.dir}/cut.db"
+        """Killed after two cells: --resume runs the others, none twice, though another run in the store did;
+        the rows are those of a whole run."""
+        store, mine = f"{self.dir}/cut.db", f"{self.dir}/test_resume_exactly.db"
 
         def cut():
             for end in ("", "-wal", "-shm"):
                 if os.path.exists(store + end):
                     os.unlink(store + end)
+            with contextlib.closing(sqlite3.connect(mine)) as a, contextlib.closing(sqlite3.connect(store)) as b:
+                a.backup(b)
             p = self.go("many", store=store)
             for _ in range(2):
                 self.lines(p, "step ")
             p.kill()
             _, err = p.communicate()
             self.nothing_left()
-            return len(self.cells(store)) == 2
+            return len(self.cells(store, first)) == 2
 
         def whole():
             p = self.go("many")
@@ -240,13 +243,19 @@ class Faults(launch.Launch):
             self.nothing_left()
             return p.returncode == 0
 
-        self.until_idle(cut)
-        after = self.resumed(store, self.cells(store))
         self.until_idle(whole)
-        mine = f"{self.dir}/test_resume_exactly.db"
+        with contextlib.closing(sqlite3.connect(mine)) as db:
+            first, = db.execute("SELECT max(id) FROM run").fetchone()
+        self.until_idle(cut)
+        after = self.resumed(store, self.cells(store, first), first)
         self.assertEqual(set(after), set(self.cells(mine)))
         self.assertEqual(self.rows(store), self.rows(mine))
         self.assertEqual(len(self.rows(store)), 6)
+        # What was measured with another backend is not gone on with in silence.
+        p = self.go("many", store=store, more=("--resume", "last", "--backend", "netem"))
+        _, err = p.communicate(timeout=60)
+        self.assertEqual(p.returncode, 2, err)
+        self.assertIn("measured with other settings: backend=nfqueue (now netem)", err)
 
 
 if __name__ == "__main__":

@@ -250,9 +250,9 @@ static void a_guarded_daemon_refuses_what_could_hurt(void **state)
 	struct bace_err e;
 
 	sh("ip -n g route add default via 10.17.0.10 dev wan0");
-	refused(c, &s, EPERM, "default route");
+	refused(c, &s, EISCONN, "default route");
 	sh("ip -n g route del default; ip -n g -6 route add default via fd00:11::10 dev wan0");
-	refused(c, &s, EPERM, "default route");
+	refused(c, &s, EISCONN, "default route");
 	s.allow_control_interface = true;
 	if (shaperd_plan(c, &s, &e))
 		fail_msg("%s", e.msg);
