@@ -14,18 +14,13 @@ import subprocess
 import sys
 import tempfile
 
-TRIES = 3
-BUSY = ("overloaded", "nothing heard", "did not connect", "fewer than two pairs")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import outcome  # noqa: E402
 
 
 def overhead(bace, directory, *args):
-    run = subprocess.run([bace, "--store", os.path.join(directory, "x.db"), "--json", "overhead", *args],
-                         capture_output=True, text=True, check=False, timeout=120)
-    if run.returncode == 3:
-        print(f"skipped: {run.stderr.strip().splitlines()[-1]}")
-        sys.exit(77)
-    assert run.returncode == 0, run.stderr[-2000:]
-    return json.loads(run.stdout)
+    return json.loads(outcome.bace(bace, "--store", os.path.join(directory, "x.db"), "--json", "overhead", *args,
+                                   timeout=120).stdout)
 
 
 def measured(bace, experiment, directory):
@@ -34,7 +29,10 @@ def measured(bace, experiment, directory):
                     "--block-steps", "2", "--inject", "20%", "-o", svg)
     row = data["rows"][0]
     if not row["valid"]:
-        return row["why"]
+        # Blocks whose every step the machine spoilt are no pairs.
+        if outcome.busy(row["why"]) or "fewer than two pairs" in row["why"]:
+            raise outcome.Busy(row["why"])
+        raise AssertionError(row["why"])
     want = data["injected_step"]
     assert 0.1 < want <= 0.2, want
     assert row["n_pairs"] >= 2, row
@@ -50,7 +48,6 @@ def measured(bace, experiment, directory):
     assert rows["probe_bytes_per_s"] > 0, rows
     with open(svg, encoding="utf-8") as f:
         assert "probe 24 kB" in f.read()
-    return None
 
 
 def refused(bace, directory):
@@ -62,19 +59,9 @@ def refused(bace, directory):
 
 def main():
     bace, experiment = sys.argv[1:3]
-    why = "not run"
     with tempfile.TemporaryDirectory(prefix="bace-overhead-test-") as directory:
         refused(bace, directory)
-        for _ in range(TRIES):
-            why = measured(bace, experiment, directory)
-            if why is None or not any(word in why for word in BUSY):
-                break
-            print(f"{why}; again", file=sys.stderr)
-    if why is not None and any(word in why for word in BUSY):
-        print(f"skipped: {why}")
-        return 77
-    assert why is None, why
-    return 0
+        return outcome.tried(lambda: measured(bace, experiment, directory))
 
 
 sys.exit(main())
