@@ -14,7 +14,8 @@ enum field { F_POLICY, F_JOB, F_STEP, F_JCT, F_ENERGY, F_COST, N_FIELDS };
 static const char *const field_name[N_FIELDS] = { "policy", "job", "step_s", "jct_s", "energy_j", "cost_usd" };
 
 struct own {
-	char policy[64], job[64], placement[160];	/* placement "": not given */
+	/* placement "": not given; what is longer is cut as a placement_ref's is */
+	char policy[64], job[64], placement[160];
 	double v[N_FIELDS];				/* NAN: not given */
 	double event_sim_s, measured_s;			/* NAN: not measured */
 	double job_measured[COMPARED_METRICS];
@@ -98,7 +99,8 @@ static int read_csv(const char *path, struct owns *out, struct bace_err *e)
 	int at[N_FIELDS], n = 0, line = 0;
 	int rc = bace_read_file(path, FILE_MAX, &text, NULL, e);
 
-	for (char *p = text, *row; !rc && p && (row = strsep(&p, "\n"));) {
+	/* Spreadsheets begin theirs with a byte-order mark. */
+	for (char *p = text && !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text, *row; !rc && p && (row = strsep(&p, "\n"));) {
 		row[strcspn(row, "\r")] = '\0';
 		line++;
 		if (line == 1)
@@ -111,24 +113,44 @@ static int read_csv(const char *path, struct owns *out, struct bace_err *e)
 
 /* ---- the placements: [ { policy, job, placement: [ [region, GPUs], ... ] } ] ---- */
 
-static bool format(const json_t *path, char *out, size_t cap)
+static bool format(const json_t *path, struct bace_buf *out)
 {
 	const json_t *part;
-	size_t i, len = 0;
+	size_t i;
 
 	json_array_foreach(path, i, part) {
 		const char *region = json_string_value(json_array_get(part, 0));
 		const json_t *gpus = json_array_get(part, 1);
-		int k;
 
-		if (!region || !json_is_integer(gpus))
+		if (!region || !json_is_integer(gpus) ||
+		    bace_buf_addf(out, "%s%s:%lld", i ? " > " : "", region, (long long)json_integer_value(gpus)))
 			return false;
-		k = snprintf(out + len, cap - len, "%s%s:%lld", i ? " > " : "", region, (long long)json_integer_value(gpus));
-		if (k < 0 || (size_t)k >= cap - len)
-			return false;
-		len += (size_t)k;
 	}
-	return len > 0;
+	return json_array_size(path) > 0;
+}
+
+/* One entry, to all rows of its policy and job. */
+static int take_placement(const char *path, size_t i, const json_t *entry, struct owns *out, struct bace_err *e)
+{
+	const char *policy = json_string_value(json_object_get(entry, "policy"));
+	const char *job = json_string_value(json_object_get(entry, "job"));
+	struct bace_buf text = { 0 };
+	size_t n = 0;
+	int rc = 0;
+
+	if (!policy || !job || !format(json_object_get(entry, "placement"), &text))
+		rc = bace_fail(e, EINVAL, "%s: entry %zu: must be { policy, job, placement: [ [region, GPUs], ... ] }",
+			       path, i);
+	for (size_t k = 0; !rc && k < out->n; k++)
+		if (!strcmp(out->v[k].policy, policy) && !strcmp(out->v[k].job, job)) {
+			snprintf(out->v[k].placement, sizeof(out->v[k].placement), "%s", text.p);
+			n++;
+		}
+	if (!rc && !n)
+		rc = bace_fail(e, EINVAL, "%s: entry %zu: --sim's file has no row of policy `%s' and job `%s'", path, i,
+			       policy, job);
+	bace_buf_free(&text);
+	return rc;
 }
 
 static int read_placements(const char *path, struct owns *out, struct bace_err *e)
@@ -143,18 +165,9 @@ static int read_placements(const char *path, struct owns *out, struct bace_err *
 	if (!json_is_array(root))
 		rc = bace_fail(e, EINVAL, "%s: must be an array of { policy, job, placement }", path);
 	json_array_foreach(root, i, entry) {
-		const char *policy = json_string_value(json_object_get(entry, "policy"));
-		const char *job = json_string_value(json_object_get(entry, "job"));
-		char text[160];
-
-		if (!policy || !job || !format(json_object_get(entry, "placement"), text, sizeof(text))) {
-			rc = bace_fail(e, EINVAL, "%s: entry %zu: must be { policy, job, placement: [ [region, GPUs], ... ] }",
-				       path, i + 1);
+		rc = take_placement(path, i + 1, entry, out, e);
+		if (rc)
 			break;
-		}
-		for (size_t k = 0; k < out->n; k++)
-			if (!strcmp(out->v[k].policy, policy) && !strcmp(out->v[k].job, job))
-				snprintf(out->v[k].placement, sizeof(out->v[k].placement), "%s", text);
 	}
 	json_decref(root);
 	return rc;

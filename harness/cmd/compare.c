@@ -98,7 +98,7 @@ const struct command cmd_compare = {
 	.usage = "bace compare RUN [--policy LABEL] [--job NAME] [--fail-above PERCENT]\n"
 		 "             [--seed N] [--resamples N]\n"
 		 "       bace compare --scales RUN RUN [--fail-above PERCENT]\n"
-		 "       bace compare RUN --sim MY.csv --placements MY.json\n\n"
+		 "       bace compare RUN --sim MY.csv --placements MY.json [--fail-above PERCENT]\n\n"
 		 "Per placement, per job and for the order of the policies, with bootstrap 95 %\n"
 		 "intervals. The gap is split along the operations that a step waited for.\n\n"
 		 "  --fail-above   exit status 4 when the worst step-time error is larger\n"

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -44,6 +45,26 @@ static int be_the_only_one(int *fd, struct bace_err *e)
 	return 0;
 }
 
+/* Started by hand there is no RuntimeDirectory=; agents, which are not root, must
+ * get through, whatever umask the daemon has. */
+static int make_parent(const char *path)
+{
+	CLEANUP_FREE char *dir = strdup(path);
+	char *slash = dir ? strrchr(dir, '/') : NULL;
+	mode_t mask;
+	int rc;
+
+	if (!dir)
+		return ENOMEM;
+	if (!slash || slash == dir)
+		return 0;
+	*slash = '\0';
+	mask = umask(022);
+	rc = mkdir(dir, 0755) && errno != EEXIST ? errno : 0;
+	umask(mask);
+	return rc;
+}
+
 static int open_socket(struct server *s, struct bace_err *e)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -54,6 +75,9 @@ static int open_socket(struct server *s, struct bace_err *e)
 	/* It takes its name when it listens: whoever sees it may connect. */
 	if (snprintf(sa.sun_path, sizeof(sa.sun_path), "%s~", path) >= (int)sizeof(sa.sun_path))
 		return bace_fail(e, ENAMETOOLONG, "--socket %s: the path is too long", path);
+	rc = make_parent(path);
+	if (rc)
+		return bace_fail_errno(e, rc, "make the folder of %s", path);
 	s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->listen_fd < 0)
 		return bace_fail_errno(e, errno, "socket");

@@ -196,6 +196,16 @@ static void a_second_daemon_in_the_namespace_is_refused(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
+/* The default's folder is systemd's to make; by hand nobody else does. */
+static void the_folder_of_its_socket_is_made(void **state)
+{
+	sh("rm -rf /run/nosuch; umask 077; ip netns exec g $BACE_SHAPERD --socket /run/nosuch/s.sock -q & "
+	   "for i in $(seq 500); do [ -S /run/nosuch/s.sock ] && break; sleep 0.02; done; kill $!; wait $!");
+	sh("[ $(stat -c %%a /run/nosuch) = 755 ] && rmdir /run/nosuch");
+	assert_int_equal(sh_status("ip netns exec g $BACE_SHAPERD --socket /run/no/such/s.sock 2>/run/said"), 1);
+	sh("grep -q 'make the folder of /run/no/such/s.sock: No such file' /run/said");
+}
+
 static void the_lease_ends_at_its_deadline(void **state)
 {
 	struct shape_link l;
@@ -401,6 +411,7 @@ static int body(void)
 		cmocka_unit_test_teardown(a_killed_client_loses_its_lease, after_each),
 		cmocka_unit_test_teardown(a_second_client_is_refused_while_the_lease_is_held, after_each),
 		cmocka_unit_test_teardown(a_second_daemon_in_the_namespace_is_refused, after_each),
+		cmocka_unit_test_teardown(the_folder_of_its_socket_is_made, after_each),
 		cmocka_unit_test_teardown(the_lease_ends_at_its_deadline, after_each),
 		cmocka_unit_test_teardown(sigterm_clears_and_a_leftover_can_be_cleared, after_each),
 		cmocka_unit_test_teardown(a_dead_delay_line_is_never_quietly_fast, after_each),

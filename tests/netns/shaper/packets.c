@@ -72,6 +72,19 @@ static void what_no_link_claims_is_not_shaped(void **state)
 	sh("ip -n a addr del 192.168.9.10/24 dev eth0; ip -n g addr del 192.168.9.1/24 dev wan0");
 }
 
+/* A default class that took its length from the device would drop all, ARP first. */
+static void a_device_without_a_queue_still_passes_arp(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 1000000, 5000000);
+
+	sh("ip -n g link set wan0 txqueuelen 0");
+	plan(&s);
+	sh("ip -n g -4 neigh flush dev wan0; ip -n a -4 neigh flush dev eth0");
+	assert_int_equal(ping("b", ADDR_A, 5, 20).received, 5);
+	sh("ip -n g link set wan0 txqueuelen 1000");
+}
+
 static void ipv6_goes_through_the_class_and_the_delay(void **state)
 {
 	struct shape_link l;
@@ -352,6 +365,7 @@ static int body(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_no_link_claims_is_not_shaped),
+		cmocka_unit_test(a_device_without_a_queue_still_passes_arp),
 		cmocka_unit_test(ipv6_goes_through_the_class_and_the_delay),
 		cmocka_unit_test(a_change_in_place_loses_no_packet),
 		cmocka_unit_test(jitter_alone_keeps_order),
