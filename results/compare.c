@@ -9,7 +9,6 @@
 
 #define LEVEL 0.95
 #define POLICIES_MAX 64
-#define JOBS_MAX 4096
 
 struct interval {
 	double value, lo, hi;
@@ -87,20 +86,19 @@ static void outcomes_free(struct outcomes *o)
 	}
 }
 
-static size_t count(struct store *s, const char *run, const char *sql, struct bace_err *e)
+static int count(struct store *s, const char *run, const char *sql, size_t *n, struct bace_err *e)
 {
 	sqlite3_stmt *q;
-	size_t n = 0;
+	int rc = store_query(s, sql, run, &q, e);
 
-	if (store_query(s, sql, run, &q, e))
-		return 0;
-	if (sqlite3_step(q) == SQLITE_ROW)
-		n = (size_t)sqlite3_column_int64(q, 0);
+	if (rc)
+		return rc;
+	if (store_next(s, q, &rc, e))
+		*n = (size_t)sqlite3_column_int64(q, 0);
 	sqlite3_finalize(q);
-	return n;
+	return rc;
 }
 
-#define FILTER " AND (?2 IS NULL OR a.policy = ?2) AND (?3 IS NULL OR a.job = ?3)"
 #define PAIRS " FROM job_outcome a JOIN job_outcome b ON b.run_id = a.run_id AND b.policy = a.policy AND b.job = a.job" \
 	" AND b.oracle = 'measured' AND b.finished WHERE a.run_id = ?1 AND a.oracle = 'event-sim' AND a.finished"
 
@@ -110,26 +108,27 @@ static int outcomes_load(struct store *s, const char *run, struct outcomes *o, s
 	size_t cells, i = 0;
 	int rc;
 
-	*o = (struct outcomes){ .n_policies = count(s, run, "SELECT count(DISTINCT a.policy)" PAIRS, e) };
-	if (!o->n_policies || o->n_policies > POLICIES_MAX)
-		return 0;
+	*o = (struct outcomes){ 0 };
+	rc = count(s, run, "SELECT count(DISTINCT a.policy)" PAIRS, &o->n_policies, e);
+	if (rc || !o->n_policies || o->n_policies > POLICIES_MAX)
+		return rc;
 	rc = store_query(s, "WITH p AS (SELECT a.policy policy, a.job job, a.jct_s, b.jct_s, a.cost_usd, b.cost_usd"
 			 PAIRS ") SELECT * FROM p WHERE job IN (SELECT job FROM p GROUP BY job HAVING count(*) ="
 			 " (SELECT count(DISTINCT policy) FROM p)) ORDER BY policy, job", run, &q, e);
 	if (rc)
 		return rc;
-	while (sqlite3_step(q) == SQLITE_ROW)
+	while (store_next(s, q, &rc, e))
 		o->n_jobs++;
 	cells = o->n_jobs;
 	o->n_jobs /= o->n_policies;
-	for (int m = 0; m < 2; m++) {
+	for (int m = 0; !rc && m < 2; m++) {
 		o->sim[m] = calloc(cells + 1, sizeof(double));
 		o->measured[m] = calloc(cells + 1, sizeof(double));
 		if (!o->sim[m] || !o->measured[m])
 			rc = bace_fail(e, ENOMEM, "compare: out of memory");
 	}
 	sqlite3_reset(q);
-	for (; !rc && i < cells && sqlite3_step(q) == SQLITE_ROW; i++) {
+	for (; i < cells && store_next(s, q, &rc, e); i++) {
 		o->sim[0][i] = column_number(q, 2);
 		o->measured[0][i] = column_number(q, 3);
 		o->sim[1][i] = column_number(q, 4);
@@ -188,24 +187,23 @@ static int order_of(const struct outcomes *o, int metric, const struct compare_o
 	return 0;
 }
 
-static int jobs_of(struct store *s, const char *run, struct comparison *c, const struct compare_options *o,
-		   struct bace_err *e)
+static int jobs_of(struct comparison *c, const struct compare_options *o, struct bace_err *e)
 {
-	double sign[JOBS_MAX], size[JOBS_MAX];
-	sqlite3_stmt *q;
+	CLEANUP_FREE double *sign = calloc(c->n_jobs + 1, sizeof(double));
+	CLEANUP_FREE double *size = calloc(c->n_jobs + 1, sizeof(double));
 	size_t n = 0;
-	int rc = store_query(s, "SELECT b.jct_s / a.jct_s - 1" PAIRS FILTER " AND a.jct_s > 0", run, &q, e);
 
-	if (rc)
-		return rc;
-	sqlite3_bind_text(q, 2, o->filter.policy, -1, SQLITE_STATIC);
-	sqlite3_bind_text(q, 3, o->filter.job, -1, SQLITE_STATIC);
-	while (n < JOBS_MAX && sqlite3_step(q) == SQLITE_ROW) {
-		sign[n] = column_number(q, 0);
-		size[n] = fabs(sign[n]);
-		n++;
+	if (!sign || !size)
+		return bace_fail(e, ENOMEM, "compare: out of memory");
+	for (size_t i = 0; i < c->n_jobs; i++) {
+		const double *jct_s = c->jobs[i].v[COMPARED_JCT];
+		double x = jct_s[COMPARED_MEASURED] / jct_s[COMPARED_SIM] - 1;
+
+		if (!isfinite(x))
+			continue;
+		sign[n] = x;
+		size[n++] = fabs(x);
 	}
-	sqlite3_finalize(q);
 	c->job_signed = interval_of(sign, n, stats_median, o);
 	c->job_abs = interval_of(size, n, stats_median, o);
 	return 0;
@@ -232,9 +230,9 @@ static int build(struct store *s, const char *run, const struct compare_options 
 	if (!rc)
 		rc = errors_of(c, o, e);
 	if (!rc)
-		rc = jobs_of(s, run, c, o, e);
-	if (!rc)
 		rc = compared_jobs(s, run, &o->filter, &c->jobs, &c->n_jobs, e);
+	if (!rc)
+		rc = jobs_of(c, o, e);
 	if (!rc)
 		rc = compared_policies(c->jobs, c->n_jobs, o, &c->policies, &c->n_policies, e);
 	if (!rc)

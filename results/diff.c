@@ -105,7 +105,7 @@ static int read_steps(struct diff *d, int64_t placement, double **v, size_t *n)
 	if (rc)
 		return rc;
 	sqlite3_bind_int64(q, 1, placement);
-	while (!rc && sqlite3_step(q) == SQLITE_ROW)
+	while (store_next(d->s, q, &rc, d->e))
 		if (BACE_PUSH(*v, *n, cap, sqlite3_column_double(q, 0)))
 			rc = bace_fail(d->e, ENOMEM, "diff: out of memory");
 	sqlite3_finalize(q);

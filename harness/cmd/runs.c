@@ -61,7 +61,8 @@ const struct command cmd_runs = {
 	.name = "runs",
 	.summary = "list the runs in the store, newest first",
 	.usage = "bace runs [--experiment NAME] [--status STATUS] [-n COUNT]\n\n"
-		 "  --status       running, done, failed, interrupted or killed\n"
+		 "  --status       running, done, failed, interrupted or killed; running? is a run\n"
+		 "                 whose process cannot be seen from here\n"
 		 "  -n, --limit    at most so many",
 	.run = run,
 };
