@@ -1,11 +1,11 @@
 #include "results/compare.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 
 #define LEVEL 0.95
 #define POLICIES_MAX 64
@@ -328,14 +328,9 @@ static void print_summary(const struct comparison *c, FILE *to, bool color)
 
 /* ---- JSON ---- */
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *interval_json(const struct interval *i)
 {
-	return json_pack("{s:o, s:o, s:o, s:I}", "value", number(i->value), "lo", number(i->lo), "hi", number(i->hi),
+	return json_pack("{s:o, s:o, s:o, s:I}", "value", json_number(i->value), "lo", json_number(i->lo), "hi", json_number(i->hi),
 			 "n", (json_int_t)i->n);
 }
 
@@ -347,7 +342,7 @@ static json_t *why_json(const struct gap *g)
 		char key[32];
 
 		snprintf(key, sizeof(key), "%s_s", slow_cause_name[i]);
-		json_object_set_new(j, key, number(g->why_s[i]));
+		json_object_set_new(j, key, json_number(g->why_s[i]));
 	}
 	return j;
 }
@@ -355,21 +350,21 @@ static json_t *why_json(const struct gap *g)
 static json_t *placement_json(const struct placement_ref *p, const struct gap *g)
 {
 	json_t *j = json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:i}", "placement_id", (json_int_t)p->id, "policy",
-		p->policy, "job", p->job, "placement", p->placement, "closed_form_s", number(p->closed_form_s),
-		"event_sim_s", number(p->event_sim_s), "measured_median_s", number(p->median_s), "n_steps", p->n_steps);
+		p->policy, "job", p->job, "placement", p->placement, "closed_form_s", json_number(p->closed_form_s),
+		"event_sim_s", json_number(p->event_sim_s), "measured_median_s", json_number(p->median_s), "n_steps", p->n_steps);
 
 	if (j && g->n_steps)
 		json_object_set_new(j, "gap", json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_steps", g->n_steps,
-			"event_sim_s", number(g->event_sim_s), "measured_mean_s", number(g->measured_s), "computation_late_s", number(g->overrun_s),
-			"messages_slower_s", number(g->transfer_s), "messages_slower_by", why_json(g), "waiting_s",
-			number(g->waiting_s), "unexplained_s", number(g->unexplained_s)));
+			"event_sim_s", json_number(g->event_sim_s), "measured_mean_s", json_number(g->measured_s), "computation_late_s", json_number(g->overrun_s),
+			"messages_slower_s", json_number(g->transfer_s), "messages_slower_by", why_json(g), "waiting_s",
+			json_number(g->waiting_s), "unexplained_s", json_number(g->unexplained_s)));
 	return j;
 }
 
 static json_t *oracles_json(const double v[COMPARED_ORACLES])
 {
-	return json_pack("{s:o, s:o, s:o}", "closed_form", number(v[COMPARED_CLOSED]), "event_sim",
-			 number(v[COMPARED_SIM]), "measured", number(v[COMPARED_MEASURED]));
+	return json_pack("{s:o, s:o, s:o}", "closed_form", json_number(v[COMPARED_CLOSED]), "event_sim",
+			 json_number(v[COMPARED_SIM]), "measured", json_number(v[COMPARED_MEASURED]));
 }
 
 static json_t *jobs_json(const struct comparison *c)
@@ -396,9 +391,9 @@ static json_t *policies_json(const struct comparison *c)
 		for (int k = 0; k < COMPARED_METRICS; k++) {
 			json_t *m = oracles_json(p->v[k]);
 
-			json_object_set_new(m, "mean_error", number(p->error[k]));
-			json_object_set_new(m, "lo", number(p->lo[k]));
-			json_object_set_new(m, "hi", number(p->hi[k]));
+			json_object_set_new(m, "mean_error", json_number(p->error[k]));
+			json_object_set_new(m, "lo", json_number(p->lo[k]));
+			json_object_set_new(m, "hi", json_number(p->hi[k]));
 			json_object_set_new(j, key[k], m);
 		}
 		json_array_append_new(a, j);

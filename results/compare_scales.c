@@ -1,9 +1,9 @@
 /* Two runs of the same placements at different scales. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/json.h"
 #include "results/compare.h"
 
 struct scaled {
@@ -108,8 +108,8 @@ static int print_json(const struct scales *s, const char *a, const char *b, FILE
 	int rc = 0;
 
 	for (size_t i = 0; i < s->n; i++)
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f}", "policy", s->v[i].policy, "job",
-			s->v[i].job, "placement", s->v[i].placement, "event_sim_s", s->v[i].event_sim_s, "first_s",
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:f, s:f}", "policy", s->v[i].policy, "job",
+			s->v[i].job, "placement", s->v[i].placement, "event_sim_s", json_number(s->v[i].event_sim_s), "first_s",
 			s->v[i].a_s, "second_s", s->v[i].b_s));
 	root = json_pack("{s:{s:s, s:f, s:f}, s:{s:s, s:f, s:f}, s:f, s:f, s:o}", "first", "run", a, "scale_bytes",
 			 s->bytes[0], "scale_time", s->time[0], "second", "run", b, "scale_bytes", s->bytes[1],

@@ -1,10 +1,10 @@
 /* A run as text and as JSON. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "results/table.h"
 
 static int print_head(struct store *s, const char *run, FILE *to, bool color, struct bace_err *e)
@@ -136,11 +136,6 @@ int results_print_run(struct store *s, const char *run, FILE *to, bool color, in
 }
 
 /* ---- JSON: the rows as the store has them ---- */
-
-static json_t *json_number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
 
 static json_t *json_value(sqlite3_stmt *q, int c)
 {

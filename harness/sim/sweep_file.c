@@ -1,10 +1,10 @@
 /* A shard as a file: JSON, doubles with 17 digits (exact), NAN as null. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "harness/sim/sim.h"
 
 #define FORMAT "bace-sweep-1"
@@ -12,17 +12,12 @@
 
 /* ---- out ---- */
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *numbers(const double *v, int n)
 {
 	json_t *a = json_array();
 
 	for (int i = 0; i < n; i++)
-		json_array_append_new(a, number(v[i]));
+		json_array_append_new(a, json_number(v[i]));
 	return a;
 }
 
