@@ -124,10 +124,13 @@ static bool read_cell(const json_t *o, struct sweep *s)
 	c = &s->cells[i];
 	c->done = true;
 	c->error = error ? strdup(error) : NULL;
+	if (error && !c->error)
+		return false;
 	if (!read_numbers(json_object_get(o, "metrics"), c->metric, N_METRICS))
 		return false;
+	/* A sweep of one seed keeps its jobs. */
 	if (!jct)
-		return true;
+		return s->n_seeds > 1 || c->error;
 	if (json_array_size(jct) != (size_t)s->n_jobs)
 		return false;
 	c->jct_s = calloc((size_t)s->n_jobs + 1, sizeof(double));
