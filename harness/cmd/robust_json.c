@@ -23,7 +23,8 @@ static json_t *gain_json(const struct robust_gain *g)
 
 static json_t *even_json(const struct robust_break_even *b)
 {
-	static const char *const kind[] = { [BREAK_AT] = "at", [BREAK_NEVER] = "beyond", [BREAK_ALREADY] = "below at once" };
+	static const char *const kind[] = { [BREAK_AT] = "at", [BREAK_NEVER] = "beyond", [BREAK_ALREADY] = "below at once",
+		[BREAK_UNDEFINED] = "undefined" };
 
 	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kind", kind[b->kind], "at", json_number(b->at), "lo",
 			 json_number(b->lo), "hi", json_number(b->hi), "end", json_number(b->end));
