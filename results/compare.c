@@ -99,8 +99,11 @@ static int count(struct store *s, const char *run, const char *sql, size_t *n, s
 	return rc;
 }
 
-#define PAIRS " FROM job_outcome a JOIN job_outcome b ON b.run_id = a.run_id AND b.policy = a.policy AND b.job = a.job" \
-	" AND b.oracle = 'measured' AND b.finished WHERE a.run_id = ?1 AND a.oracle = 'event-sim' AND a.finished"
+/* One pass over the run's rows: a join of two oracles' would take the square of them. */
+#define PAIRS "(SELECT policy, job, " OUTCOME_BY("event-sim", "jct_s") " sim_jct_s, " OUTCOME_BY("measured", "jct_s") \
+	" jct_s, " OUTCOME_BY("event-sim", "cost_usd") " sim_cost_usd, " OUTCOME_BY("measured", "cost_usd") \
+	" cost_usd FROM job_outcome WHERE run_id = ?1 AND finished GROUP BY policy, job HAVING sum(oracle =" \
+	" 'event-sim') AND sum(oracle = 'measured'))"
 
 static int outcomes_load(struct store *s, const char *run, struct outcomes *o, struct bace_err *e)
 {
@@ -109,11 +112,10 @@ static int outcomes_load(struct store *s, const char *run, struct outcomes *o, s
 	int rc;
 
 	*o = (struct outcomes){ 0 };
-	rc = count(s, run, "SELECT count(DISTINCT a.policy)" PAIRS, &o->n_policies, e);
+	rc = count(s, run, "SELECT count(DISTINCT policy) FROM " PAIRS, &o->n_policies, e);
 	if (rc || !o->n_policies || o->n_policies > POLICIES_MAX)
 		return rc;
-	rc = store_query(s, "WITH p AS (SELECT a.policy policy, a.job job, a.jct_s, b.jct_s, a.cost_usd, b.cost_usd"
-			 PAIRS ") SELECT * FROM p WHERE job IN (SELECT job FROM p GROUP BY job HAVING count(*) ="
+	rc = store_query(s, "WITH p AS " PAIRS " SELECT * FROM p WHERE job IN (SELECT job FROM p GROUP BY job HAVING count(*) ="
 			 " (SELECT count(DISTINCT policy) FROM p)) ORDER BY policy, job", run, &q, e);
 	if (rc)
 		return rc;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results/compare.h"
 #include "results/plot.h"
 #include "results/table.h"
 
@@ -167,10 +168,11 @@ static int add_front(struct store *s, const char *run, const struct series *v, s
 
 #define OUTCOME(oracle) "SELECT policy, avg(jct_s), sum(cost_usd) FROM job_outcome WHERE run_id = ?1 AND " \
 	"finished AND oracle = '" oracle "' GROUP BY policy"
-#define BOTH "SELECT a.policy, avg(a.jct_s), sum(a.cost_usd), avg(b.jct_s) - avg(a.jct_s), sum(b.cost_usd) - " \
-	"sum(a.cost_usd) FROM job_outcome a JOIN job_outcome b ON b.run_id = a.run_id AND b.policy = " \
-	"a.policy AND b.job = a.job AND b.oracle = 'measured' WHERE a.run_id = ?1 AND a.oracle = " \
-	"'event-sim' AND a.finished AND b.finished GROUP BY a.policy"
+#define BOTH "SELECT policy, avg(a_s), sum(a_usd), avg(b_s) - avg(a_s), sum(b_usd) - sum(a_usd) FROM (SELECT policy, " \
+	OUTCOME_BY("event-sim", "jct_s") " a_s, " OUTCOME_BY("measured", "jct_s") " b_s, " \
+	OUTCOME_BY("event-sim", "cost_usd") " a_usd, " OUTCOME_BY("measured", "cost_usd") " b_usd FROM job_outcome " \
+	"WHERE run_id = ?1 AND finished GROUP BY policy, job HAVING sum(oracle = 'event-sim') AND sum(oracle = " \
+	"'measured')) GROUP BY policy"
 
 int plot_cost_vs_jct(struct store *s, const char *run, struct plot *p, struct bace_err *e)
 {

@@ -449,7 +449,7 @@ static void pairs_start_alike(void **state)
 /* A series without period: flat prices are its mean up to the last change, not its first. */
 static void flat_is_the_mean(void **state)
 {
-	double start[] = { 0, 100, 300 }, usd[] = { 0.1, 0.4, 9 };
+	double start[] = { 0, 100, 300 }, usd[] = { 0.1, 0.4, 9 }, mean[] = { 0.3 };
 	struct experiment e = exp_;
 	struct robust_options o = small();
 	struct robust r, same;
@@ -467,7 +467,7 @@ static void flat_is_the_mean(void **state)
 		all[i].price = (struct price_series){ .n = 3, .start_s = start, .usd_per_kwh = usd };
 	run(&e, &o, &r);
 	for (int i = 0; i < e.cluster.n_regions; i++)	/* (0.1 * 100 + 0.4 * 200) / 300 */
-		all[i].price = (struct price_series){ .n = 1, .start_s = start, .usd_per_kwh = (double[]){ 0.3 } };
+		all[i].price = (struct price_series){ .n = 1, .start_s = start, .usd_per_kwh = mean };
 	run(&e, &o, &same);
 	w = find_world(&r, REGIME_GIVEN, LINKS_STATIC, PRICES_FLAT);
 	for (int p = 0; p < r.n_policies; p++)
