@@ -105,6 +105,9 @@ int64_t bace_wall_ns(void);	/* CLOCK_REALTIME */
 int bace_parse_rate_bps(const char *s, uint64_t *bps, struct bace_err *e);
 int bace_parse_time_ns(const char *s, int64_t *ns, struct bace_err *e);
 int bace_parse_size_bytes(const char *s, uint64_t *bytes, struct bace_err *e);
+/* Digits only, from lo to hi; false otherwise, and *out is as it was. */
+bool bace_parse_whole(const char *s, uint64_t lo, uint64_t hi, uint64_t *out);
+bool bace_parse_int(const char *s, int lo, int hi, int *out);	/* lo: not below 0 */
 
 #define BACE_FMT_MAX 32
 /* Shortest exact-enough form, e.g. "4.24 Gbit/s", "38.2 ms", "500 kB". Return buf. */

@@ -1,10 +1,10 @@
 /* The results of somebody's own simulator beside a measured run. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "results/compare.h"
 
 #define FILE_MAX (16u << 20)
@@ -236,17 +236,12 @@ static int print_steps(const struct owns *o, FILE *to, bool color, int width)
 	return rc;
 }
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *own_json(const struct own *x)
 {
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "policy", x->policy, "job", x->job, "placement",
-			 x->placement, "step_s", number(x->v[F_STEP]), "event_sim_s", number(x->event_sim_s), "measured_s",
-			 number(x->measured_s), "jct_s", number(x->v[F_JCT]), "measured_jct_s",
-			 number(x->job_measured[COMPARED_JCT]));
+			 x->placement, "step_s", json_number(x->v[F_STEP]), "event_sim_s", json_number(x->event_sim_s), "measured_s",
+			 json_number(x->measured_s), "jct_s", json_number(x->v[F_JCT]), "measured_jct_s",
+			 json_number(x->job_measured[COMPARED_JCT]));
 }
 
 static int summarise(const struct owns *o, const struct compare_options *opt, FILE *to, bool json,
@@ -260,7 +255,7 @@ static int summarise(const struct owns *o, const struct compare_options *opt, FI
 
 	*out = (struct compare_summary){ 0 };
 	for (size_t i = 0; x && i < o->n; i++)
-		if (isfinite(o->v[i].measured_s)) {
+		if (isfinite(o->v[i].measured_s / o->v[i].v[F_STEP])) {
 			x[n] = fabs(o->v[i].measured_s / o->v[i].v[F_STEP] - 1);
 			out->worst_abs = fmax(out->worst_abs, x[n++]);
 		}
@@ -271,15 +266,17 @@ static int summarise(const struct owns *o, const struct compare_options *opt, FI
 	if (n > 1)
 		stats_bootstrap(x, n, stats_median, opt->resamples, 0.95, opt->seed, &lo, &hi);
 	if (!json) {
-		fprintf(to, "\nstep time, median absolute error %.2f %%  95 %% CI [%.2f, %.2f]  (n = %zu of %zu placements), worst %.2f %%\n",
-			100 * out->median_abs, 100 * lo, 100 * hi, n, o->n, 100 * out->worst_abs);
+		fprintf(to, "\nstep time, median absolute error %.2f %%", 100 * out->median_abs);
+		if (isfinite(lo))	/* of one value there is nothing to draw from */
+			fprintf(to, "  95 %% CI [%.2f, %.2f]", 100 * lo, 100 * hi);
+		fprintf(to, "  (n = %zu of %zu placements), worst %.2f %%\n", n, o->n, 100 * out->worst_abs);
 		return 0;
 	}
 	rows = json_array();
 	for (size_t i = 0; i < o->n; i++)
 		json_array_append_new(rows, own_json(&o->v[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "median_abs", number(out->median_abs), "lo", number(lo), "hi",
-			 number(hi), "worst_abs", number(out->worst_abs), "n", (json_int_t)n, "rows", rows);
+	root = json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "median_abs", json_number(out->median_abs), "lo", json_number(lo), "hi",
+			 json_number(hi), "worst_abs", json_number(out->worst_abs), "n", (json_int_t)n, "rows", rows);
 	if (!root || json_dumpf(root, to, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) || fputc('\n', to) == EOF)
 		rc = bace_fail(e, EIO, "compare: write failed");
 	json_decref(root);

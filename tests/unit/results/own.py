@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""bace compare --sim: another simulator's log through the converter example,
-beside a made-up run; and the examples of docs/policy.md, one of which has that
-simulator's placements measured. Usage: own.py BACE MAKE_STORE POLICIES"""
+"""bace compare: its verdicts, and with --sim another simulator's log through the
+converter example, beside a made-up run; and the examples of docs/policy.md, one of
+which has that simulator's placements measured. Usage: own.py BACE MAKE_STORE POLICIES"""
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,52 @@ class Own(unittest.TestCase):
         answer = json.loads(self.compare("--json").stdout)
         self.assertEqual((answer["n"], len(answer["rows"])), (len(self.measured), len(self.measured) + 1))
         self.assertIsNone(answer["rows"][-1]["measured_s"])
+
+    def test_one_has_no_interval(self):
+        self.measured = self.measured[:1]
+        self.convert(0.8)
+        text = self.compare().stdout
+        self.assertNotIn("nan", text)
+        self.assertIn("25.00 %  (n = 1 of 1 placements)", text)
+
+    def change(self, *sql):
+        db = sqlite3.connect(self.store)
+        for line in sql:
+            db.execute(line)
+        db.commit()
+        db.close()
+
+    def status(self, *args):
+        p = run(BACE, "--store", self.store, "compare", *args)
+        self.assertIn(p.returncode, (0, 2, 4), p.stderr)
+        return p.returncode
+
+    def test_fail_above(self):
+        worst = max(abs(p["measured_median_s"] / p["event_sim_s"] - 1) for p in self.measured)
+        self.assertEqual(self.status("last", "--fail-above", str(101 * worst)), 0)
+        self.assertEqual(self.status("last", "--fail-above", str(99 * worst)), 4)
+        # nothing to judge by is no success
+        self.change("UPDATE placement SET event_sim_s = NULL")
+        self.assertEqual(self.status("last"), 0)
+        self.assertEqual(self.status("last", "--fail-above", "50"), 4)
+
+    def test_scales(self):
+        first = run(BACE, "--store", self.store, "--json", "runs").stdout
+        self.assertEqual(run(MAKE_STORE, self.store, "2", "2").returncode, 0)
+        ids = [r["id"] for r in json.loads(run(BACE, "--store", self.store, "--json", "runs").stdout)]
+        other = next(i for i in ids if i not in first)
+        ids.remove(other)
+        for factor, want in (("1.029", 0), ("1.031", 4)):
+            self.change(f"UPDATE placement SET measured_median_s = {factor} * (SELECT p.measured_median_s FROM"
+                        f" placement p WHERE p.run_id = '{ids[0]}' AND p.moment = placement.moment AND p.valid AND"
+                        f" p.measured_median_s > 0) WHERE run_id = '{other}' AND valid")
+            self.assertEqual(self.status("--scales", ids[0], other), want)
+        self.assertEqual(self.status("--scales", ids[0], other, "--fail-above", "4"), 0)
+
+    def test_bad_numbers(self):
+        for option, value in (("--resamples", "4294967396"), ("--resamples", "99"), ("--seed", "18446744073709551616")):
+            self.assertEqual(self.status("last", option, value), 2)
+        self.assertEqual(run(BACE, "--store", self.store, "runs", "-n", "4294967297").returncode, 2)
 
     def test_refusals(self):
         self.convert(1)
