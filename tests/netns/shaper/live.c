@@ -196,9 +196,16 @@ static void foreign_changes_are_put_back_and_counted(void **state)
 	sh("ip netns exec g tc qdisc replace dev wan0 root pfifo limit 17");
 	assert_repaired(4);
 	assert_true(has_rate("50Mbit"));
+	/* A leaf under a number of the kernel's, and one of a kind that plans do not have. */
+	sh("ip netns exec g tc qdisc replace dev wan0 parent bace:11 pfifo limit 17");
+	assert_repaired(5);
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'qdisc bfifo 11: parent bace:11 '");
 	if (backend == DELAY_NETEM) {
+		sh("ip netns exec g tc qdisc replace dev wan0 parent bace:11 fq_codel");
+		assert_repaired(6);
+		sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'qdisc bfifo 11: parent bace:11 '");
 		sh("ip netns exec g tc qdisc change dev lan0 handle 11: parent bace:11 netem delay 1ms");
-		assert_repaired(5);
+		assert_repaired(7);
 		sh("ip netns exec g tc qdisc show dev lan0 | grep -q 'delay 20ms'");
 	}
 	/* A change in place is part of the plan that is put back. */

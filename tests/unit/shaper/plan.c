@@ -248,6 +248,35 @@ static void a_leaf_of_another_kind_is_deleted_first(void **state)
 	plan_free(&b);
 }
 
+/* `tc qdisc replace dev wan0 parent bace:10 KIND`: the kernel numbers it, and
+ * forgets it when ours takes its place again. */
+static void a_foreign_leaf_is_displaced_not_deleted(void **state)
+{
+	static const struct tckind *const kinds[] = { NULL, &kind_pfifo };
+	struct shape_link l[2];
+	struct shape_spec s = test_spec(l, 2);
+	struct shape_plan a, b;
+	struct plan_steps st;
+
+	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+		assert_int_equal(plan_build(&s, &a, NULL), 0);
+		assert_int_equal(plan_build(&s, &b, NULL), 0);
+		for (size_t i = 0; i < b.egress.n; i++) {
+			if (b.egress.v[i].type != TCOBJ_QDISC || b.egress.v[i].handle != 0x10 << 16)
+				continue;
+			b.egress.v[i].handle = 0x80010000;
+			b.egress.v[i].kind = kinds[k];
+		}
+		assert_int_equal(plan_diff(&a.egress, &b.egress, &st), 0);
+		assert_int_equal(st.n, 1);
+		assert_int_equal(st.v[0].verb, PLAN_ADD);
+		assert_int_equal(st.v[0].o->handle, 0x10 << 16);
+		plan_steps_free(&st);
+		plan_free(&a);
+		plan_free(&b);
+	}
+}
+
 static void a_foreign_root_is_replaced_and_nothing_of_it_kept(void **state)
 {
 	struct shape_link l[2];
@@ -283,6 +312,7 @@ int main(void)
 		cmocka_unit_test(one_changed_rate_is_one_message),
 		cmocka_unit_test(a_link_that_goes_takes_filter_then_class),
 		cmocka_unit_test(a_leaf_of_another_kind_is_deleted_first),
+		cmocka_unit_test(a_foreign_leaf_is_displaced_not_deleted),
 		cmocka_unit_test(a_foreign_root_is_replaced_and_nothing_of_it_kept),
 	};
 
