@@ -20,8 +20,8 @@ static const char usage[] =
 	"  --state DIR          journal of what was changed, for --clear after a crash\n"
 	"  --lease-timeout S    undo when nothing is heard from the client for so long\n"
 	"  --guard yes|no|auto  refuse the interface of the default route and foreign\n"
-	"                       qdiscs unless the client insists (auto: in the machine's\n"
-	"                       own network namespace)\n"
+	"                       qdiscs unless the client insists (auto: unless it is sure\n"
+	"                       not to be in the machine's own network namespace)\n"
 	"  --clear              undo what an earlier process left, and exit\n"
 	"  --log-json, -v, -q   how to log\n";
 

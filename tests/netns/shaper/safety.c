@@ -278,6 +278,27 @@ static void a_guarded_daemon_refuses_what_could_hurt(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
+/* Beside PID 1 of the sandbox, with what the systemd unit leaves it, the daemon
+ * may not look at PID 1's namespace: it must not take that for another one's. */
+static void a_daemon_that_cannot_tell_is_guarded(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 0);
+	struct shaperd_client *c;
+	pid_t d;
+
+	sh("ip link add gw0 type veth peer name gw1; ip link set gw0 up; ip addr add 10.99.0.1/24 dev gw0; "
+	   "ip route add default via 10.99.0.2 dev gw0");
+	d = shaperd_start_by("setpriv --bounding-set -all,+net_admin,+net_raw,+sys_nice,+chown", "");
+	c = connected();
+	snprintf(s.egress, sizeof(s.egress), "gw0");
+	s.ingress[0] = '\0';
+	refused(c, &s, EPERM, "default route");
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+	sh("ip link del gw0");
+}
+
 static int setup(void **state)
 {
 	network_up();
@@ -301,6 +322,7 @@ static int body(void)
 		cmocka_unit_test_teardown(other_qdiscs_come_back_with_their_options, after_each),
 		cmocka_unit_test_teardown(what_cannot_be_put_back_is_not_taken_away, after_each),
 		cmocka_unit_test_teardown(a_guarded_daemon_refuses_what_could_hurt, after_each),
+		cmocka_unit_test_teardown(a_daemon_that_cannot_tell_is_guarded, after_each),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

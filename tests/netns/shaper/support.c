@@ -191,12 +191,12 @@ void network_down(void)
 }
 
 /* ---- shaperd ---- */
-pid_t shaperd_start(const char *ns, const char *options)
+pid_t shaperd_start_by(const char *wrapper, const char *options)
 {
 	char cmd[1024];
 	pid_t pid = fork();
 
-	snprintf(cmd, sizeof(cmd), "exec ip netns exec %s %s --socket " SOCKET " -q %s", ns, shaperd_path, options);
+	snprintf(cmd, sizeof(cmd), "exec %s %s --socket " SOCKET " -q %s", wrapper, shaperd_path, options);
 	if (!pid) {
 		execl("/bin/sh", "sh", "-c", cmd, (char *)NULL);
 		_exit(127);
@@ -209,6 +209,14 @@ pid_t shaperd_start(const char *ns, const char *options)
 	assert_int_equal(access(SOCKET, F_OK), 0);
 	running = pid;
 	return pid;
+}
+
+pid_t shaperd_start(const char *ns, const char *options)
+{
+	char wrapper[64];
+
+	snprintf(wrapper, sizeof(wrapper), "ip netns exec %s", ns);
+	return shaperd_start_by(wrapper, options);
 }
 
 void shaperd_stop(pid_t pid, int signal)
