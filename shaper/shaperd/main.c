@@ -27,12 +27,15 @@ static const char usage[] =
 
 static int add_ifaces(struct shaperd_config *c, char *list)
 {
+	int before = c->n_ifaces;
+
 	for (char *save = NULL, *name = strtok_r(list, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
 		if (c->n_ifaces == SHAPERD_IFACES_MAX || strlen(name) >= IFNAMSIZ)
 			return -EINVAL;
 		snprintf(c->ifaces[c->n_ifaces++], IFNAMSIZ, "%s", name);
 	}
-	return 0;
+	/* A variable that is not set must not come to mean any interface. */
+	return c->n_ifaces > before ? 0 : -EINVAL;
 }
 
 static int add_prefix(struct shaperd_config *c, const char *text, struct bace_err *e)
@@ -76,7 +79,7 @@ static int take_option(struct shaperd_config *c, int opt, struct bace_err *e)
 		c->socket_path = optarg;
 		return 0;
 	case OPT_IFACE:
-		return add_ifaces(c, optarg) ? bace_fail(e, EINVAL, "--iface: too many, or too long a name") : 0;
+		return add_ifaces(c, optarg) ? bace_fail(e, EINVAL, "--iface: names no interface, too many, or too long a name") : 0;
 	case OPT_PREFIX:
 		return add_prefix(c, optarg, e);
 	case OPT_GROUP:
