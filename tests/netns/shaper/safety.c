@@ -278,8 +278,38 @@ static void a_guarded_daemon_refuses_what_could_hurt(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
-/* Beside PID 1 of the sandbox, with what the systemd unit leaves it, the daemon
- * may not look at PID 1's namespace: it must not take that for another one's. */
+/* With the capabilities that the systemd unit leaves it, and no other. */
+static pid_t start_as_service(const char *wrapper, const char *options)
+{
+	CLEANUP_FREE char *caps = sh_output("sed -n 's/^CapabilityBoundingSet=//p' %s | tr 'A-Z ' 'a-z,' | "
+					    "sed 's/cap_/+/g' | tr -d '\n'", getenv("BACE_SHAPERD_UNIT"));
+	char words[512];
+
+	assert_non_null(strstr(caps, "+net_admin"));
+	snprintf(words, sizeof(words), "%s setpriv --bounding-set -all,%s", wrapper, caps);
+	return shaperd_start_by(words, options);
+}
+
+static void the_services_capabilities_are_enough(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = start_as_service("ip netns exec g", GUARDED);
+	struct shaperd_client *c = connected();
+	struct bace_err e;
+
+	if (shaperd_plan(c, &s, &e))
+		fail_msg("%s", e.msg);
+	assert_true(ping("b", ADDR_A, 3, 20).min_ms >= 20);
+	if (shaperd_clear(c, &e))
+		fail_msg("%s", e.msg);
+	assert_true(ping("b", ADDR_A, 3, 20).min_ms < 20);
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+/* Beside PID 1 of the sandbox the service may not look at PID 1's namespace: it
+ * must not take that for another one's. */
 static void a_daemon_that_cannot_tell_is_guarded(void **state)
 {
 	struct shape_link l;
@@ -289,7 +319,7 @@ static void a_daemon_that_cannot_tell_is_guarded(void **state)
 
 	sh("ip link add gw0 type veth peer name gw1; ip link set gw0 up; ip addr add 10.99.0.1/24 dev gw0; "
 	   "ip route add default via 10.99.0.2 dev gw0");
-	d = shaperd_start_by("setpriv --bounding-set -all,+net_admin,+net_raw,+sys_nice,+chown", "");
+	d = start_as_service("", "");
 	c = connected();
 	snprintf(s.egress, sizeof(s.egress), "gw0");
 	s.ingress[0] = '\0';
@@ -322,6 +352,7 @@ static int body(void)
 		cmocka_unit_test_teardown(other_qdiscs_come_back_with_their_options, after_each),
 		cmocka_unit_test_teardown(what_cannot_be_put_back_is_not_taken_away, after_each),
 		cmocka_unit_test_teardown(a_guarded_daemon_refuses_what_could_hurt, after_each),
+		cmocka_unit_test_teardown(the_services_capabilities_are_enough, after_each),
 		cmocka_unit_test_teardown(a_daemon_that_cannot_tell_is_guarded, after_each),
 	};
 
