@@ -43,6 +43,8 @@ struct gpu_type {
 };
 
 /* ---- address prefixes ---- */
+#define SHAPE_PREFIXES_MAX 16	/* of one region: hosts without a common prefix, both families */
+
 struct shape_prefix {
 	uint8_t family;		/* AF_INET or AF_INET6 */
 	uint8_t len;		/* bits */
@@ -64,7 +66,7 @@ struct region {
 	int64_t intra_latency_ns;	/* of intra-region hops, 0 unless given */
 	struct price_series price;
 	int n_prefixes;		/* addresses of its hosts on a real cluster, or 0 */
-	struct shape_prefix prefixes[4];
+	struct shape_prefix prefixes[SHAPE_PREFIXES_MAX];
 };
 
 /* A machine of a real cluster. A lab makes its own. */
@@ -309,7 +311,6 @@ bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uin
 #define SOCKETS_PER_HOP_MAX 16
 
 /* ---- shapes: what is done to the links of a group of hosts, by hand ---- */
-#define SHAPE_PREFIXES_MAX 16	/* of one region: hosts without a common prefix, both families */
 #define SHAPE_REGIONS_MAX 16384	/* one class each on an interface */
 
 enum shape_mode { SHAPE_GATEWAY, SHAPE_HOST };
