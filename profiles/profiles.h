@@ -55,6 +55,8 @@ int shape_prefix_parse(const char *s, struct shape_prefix *p, struct bace_err *e
 const char *shape_prefix_format(const struct shape_prefix *p, char buf[64]);
 /* Family, length and no bits beyond the length. */
 int shape_prefix_check(const struct shape_prefix *p, struct bace_err *e);
+/* A name that the kernel takes for an interface? */
+bool shape_is_ifname(const char *s);
 
 struct region {
 	char name[NAME_LEN];

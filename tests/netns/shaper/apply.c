@@ -320,6 +320,26 @@ static void bad_plans_change_nothing(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
+/* What is not the name of an interface would be more of iptables-restore's input. */
+static void a_rule_of_others_survives_a_forged_name(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 0, 20000000);
+	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected();
+	struct bace_err e;
+
+	if (backend == DELAY_NFQUEUE)
+		sh("ip netns exec g iptables-legacy -t mangle -A PREROUTING -s 192.0.2.1 -j ACCEPT");
+	snprintf(s.egress, sizeof(s.egress), "x\n-F\n#");
+	assert_int_equal(shaperd_plan(c, &s, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "malformed"));
+	if (backend == DELAY_NFQUEUE)
+		sh("ip netns exec g iptables-legacy -t mangle -D PREROUTING -s 192.0.2.1 -j ACCEPT");
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
 /* The second interface fails, so the first is put back. */
 static void a_partial_failure_is_undone(void **state)
 {
@@ -406,6 +426,7 @@ static int body(void)
 		cmocka_unit_test_teardown(a_dead_delay_line_is_never_quietly_fast, after_each),
 		cmocka_unit_test_teardown(gso_max_size_is_set_and_put_back, after_each),
 		cmocka_unit_test_teardown(bad_plans_change_nothing, after_each),
+		cmocka_unit_test_teardown(a_rule_of_others_survives_a_forged_name, after_each),
 		cmocka_unit_test_teardown(a_partial_failure_is_undone, after_each),
 		cmocka_unit_test_teardown(links_come_and_go_in_place, after_each),
 	};
