@@ -9,8 +9,6 @@
 #include "shaper/shaping_state.h"
 #include "shaper/stats.h"
 
-#define GSO_MAX_DEFAULT 65536
-
 int shaping_open(const struct shaping_config *c, struct shaping **out, struct bace_err *e)
 {
 	struct shaping *s = calloc(1, sizeof(*s));
@@ -54,7 +52,7 @@ int shaping_dead_fd(const struct shaping *s)
 	return s->line ? delay_line_fd(s->line) : -1;
 }
 
-static struct journal_entry *touched(struct shaping *s, const char *ifname)
+struct journal_entry *shaping_touched(struct shaping *s, const char *ifname)
 {
 	for (size_t i = 0; i < s->touched.n; i++)
 		if (!strcmp(s->touched.v[i].ifname, ifname))
@@ -62,9 +60,9 @@ static struct journal_entry *touched(struct shaping *s, const char *ifname)
 	return NULL;
 }
 
-static struct journal_entry *touch(struct shaping *s, const char *ifname, struct bace_err *e)
+struct journal_entry *shaping_touch(struct shaping *s, const char *ifname, struct bace_err *e)
 {
-	struct journal_entry *t = touched(s, ifname), fresh = { 0 };
+	struct journal_entry *t = shaping_touched(s, ifname), fresh = { 0 };
 
 	if (t)
 		return t;
@@ -76,32 +74,12 @@ static struct journal_entry *touch(struct shaping *s, const char *ifname, struct
 	return &s->touched.v[s->touched.n - 1];
 }
 
-/* Before a change, so that a crash in the middle of it can be undone. */
-static int keep_journal(struct shaping *s, struct bace_err *e)
+int shaping_keep_journal(struct shaping *s, struct bace_err *e)
 {
 	return s->config.journal_dir ? journal_write(s->config.journal_dir, &s->touched, e) : 0;
 }
 
 /* ---- tc ---- */
-static int clear_tc(struct shaping *s, struct journal_entry *t, size_t *n_changes, struct bace_err *e)
-{
-	struct if_state nothing = { 0 };
-	size_t sent = 0;
-	int rc;
-
-	if (!t->tc)
-		return 0;
-	memcpy(nothing.ifname, t->ifname, sizeof(nothing.ifname));
-	rc = kernel_apply(&s->nl, &nothing, &sent, e);
-	*n_changes += sent;
-	if (!rc && t->before.n)
-		rc = snapshot_restore(&s->nl, &t->before, e);
-	/* The interface went away, and its qdiscs with it. */
-	if (!rc || rc == -ENODEV)
-		t->tc = false;
-	return rc == -ENODEV ? 0 : rc;
-}
-
 /* Everything that can be refused is, before the first change. */
 static int prepare_tc(struct shaping *s, const struct if_state *want, const struct shape_spec *spec,
 		      struct bace_err *e)
@@ -119,7 +97,7 @@ static int prepare_tc(struct shaping *s, const struct if_state *want, const stru
 		rc = guard_check_default_route(&s->nl, &info, e);
 	if (rc)
 		return rc;
-	t = touch(s, want->ifname, e);
+	t = shaping_touch(s, want->ifname, e);
 	if (!t)
 		return -ENOMEM;
 	if (t->tc)
@@ -142,12 +120,12 @@ static int apply_tc(struct shaping *s, const struct if_state *want, size_t *n_ch
 
 	if (!want->ifname[0])
 		return 0;
-	t = touched(s, want->ifname);
+	t = shaping_touched(s, want->ifname);
 	if (!want->n)
-		return t ? clear_tc(s, t, n_changes, e) : 0;
+		return t ? shaping_clear_tc(s, t, n_changes, e) : 0;
 	if (!t->tc) {
 		t->tc = true;
-		rc = keep_journal(s, e);
+		rc = shaping_keep_journal(s, e);
 		if (rc)
 			return rc;
 	}
@@ -167,78 +145,11 @@ static int clear_abandoned(struct shaping *s, const struct shape_plan *p, size_t
 
 	for (size_t i = 0; i < s->touched.n && !rc; i++)
 		if (!in_plan(p, s->touched.v[i].ifname))
-			rc = clear_tc(s, &s->touched.v[i], n_changes, e);
-	return rc;
-}
-
-/* ---- gso_max_size ---- */
-static int restore_gso(struct shaping *s, struct journal_entry *t, struct bace_err *e)
-{
-	struct if_info info;
-	int rc;
-
-	if (!t->gso_before)
-		return 0;
-	rc = kernel_if_info(&s->nl, t->ifname, &info, e);
-	if (rc == -ENODEV) {
-		t->gso_before = 0;
-		return 0;
-	}
-	if (!rc)
-		rc = kernel_set_gso_max(&s->nl, &info, t->gso_before, e);
-	if (!rc)
-		t->gso_before = 0;
-	return rc;
-}
-
-static int apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
-{
-	struct journal_entry *t = touch(s, spec->egress, e);
-	struct if_info info;
-	int rc;
-
-	if (!t)
-		return -ENOMEM;
-	for (size_t i = 0; i < s->touched.n; i++) {
-		if (&s->touched.v[i] == t && spec->gso_max_bytes)
-			continue;
-		rc = restore_gso(s, &s->touched.v[i], e);
-		if (rc)
-			return rc;
-	}
-	if (!spec->gso_max_bytes)
-		return 0;
-	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
-	if (rc || info.gso_max_bytes == spec->gso_max_bytes)
-		return rc;
-	if (!t->gso_before) {
-		t->gso_before = info.gso_max_bytes ? info.gso_max_bytes : GSO_MAX_DEFAULT;
-		rc = keep_journal(s, e);
-		if (rc)
-			return rc;
-	}
-	rc = kernel_set_gso_max(&s->nl, &info, spec->gso_max_bytes, e);
-	if (rc)
-		return rc;
-	++*n_changes;
-	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
-	if (!rc && info.gso_max_bytes != spec->gso_max_bytes)
-		rc = bace_fail(e, EIO, "read back `%s': gso_max_size is %u, not %u", spec->egress,
-			       info.gso_max_bytes, spec->gso_max_bytes);
+			rc = shaping_clear_tc(s, &s->touched.v[i], n_changes, e);
 	return rc;
 }
 
 /* ---- the delay line ---- */
-static int stop_line(struct shaping *s, struct bace_err *e)
-{
-	/* The rule first: packets that wait leave, later ones pass by. */
-	int rc = delay_rules_remove(&s->rules, e);
-
-	delay_line_stop(s->line);
-	s->line = NULL;
-	return rc;
-}
-
 static bool any_delayed(const struct shape_spec *spec)
 {
 	for (int i = 0; i < spec->n_links; i++)
@@ -253,7 +164,7 @@ static int apply_line(struct shaping *s, const struct shape_spec *spec, const st
 	int rc;
 
 	if (spec->delay != DELAY_NFQUEUE || !any_delayed(spec))
-		return s->line ? stop_line(s, e) : 0;
+		return s->line ? shaping_stop_line(s, e) : 0;
 	/* The queue exists before anything is sent to it. */
 	if (s->line)
 		rc = delay_line_update(s->line, spec, plan->queue_limit_pkts, e);
@@ -290,7 +201,7 @@ static int apply_all(struct shaping *s, const struct shape_spec *spec, const str
 	if (!rc)
 		rc = apply_line(s, spec, plan, e);
 	if (!rc)
-		rc = apply_gso(s, spec, n_changes, e);
+		rc = shaping_apply_gso(s, spec, n_changes, e);
 	return rc ? rc : shaping_renew_tables(s, spec, n_changes, e);
 }
 
@@ -373,91 +284,6 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 	}
 	if (n_changes)
 		*n_changes = changes;
-	return rc;
-}
-
-static int clear_interfaces(struct shaping *s, struct bace_err *e)
-{
-	struct bace_err later;
-	size_t ignored = 0;
-	int rc = 0;
-
-	for (size_t i = 0; i < s->touched.n; i++) {
-		int rc_tc = clear_tc(s, &s->touched.v[i], &ignored, rc ? &later : e);
-		int rc_gso;
-
-		rc = rc ? rc : rc_tc;
-		rc_gso = restore_gso(s, &s->touched.v[i], rc ? &later : e);
-		rc = rc ? rc : rc_gso;
-	}
-	return rc;
-}
-
-int shaping_clear(struct shaping *s, struct bace_err *e)
-{
-	struct bace_err later;
-	int rc_line, rc;
-
-	watch_pause(&s->watch);
-	player_free(&s->player);
-	s->drift_check_ns = 0;
-	s->lost = (struct bace_err){ 0 };
-	rc_line = stop_line(s, e);
-	rc = clear_interfaces(s, rc_line ? &later : e);
-	s->active = false;
-	rc = rc_line ? rc_line : rc;
-	/* What could not be undone stays in the journal. */
-	if (rc)
-		return rc;
-	if (s->config.journal_dir && s->touched.n)
-		rc = journal_remove(s->config.journal_dir, e);
-	journal_free(&s->touched);
-	return rc;
-}
-
-/* What is ours says so by its handle: a journal is not needed to find it. */
-static int clear_by_handle(struct shaping *s, struct bace_err *e)
-{
-	struct if_nameindex *all = if_nameindex();
-	int rc = 0;
-
-	for (struct if_nameindex *i = all; i && i->if_index && !rc; i++) {
-		struct if_state nothing = { 0 };
-		size_t sent = 0;
-
-		snprintf(nothing.ifname, sizeof(nothing.ifname), "%s", i->if_name);
-		rc = kernel_apply(&s->nl, &nothing, &sent, e);
-		if (!rc && sent)
-			bace_log(BACE_INFO, "shaper", "removed the shaping of %s", i->if_name);
-		rc = rc == -ENODEV ? 0 : rc;
-	}
-	if_freenameindex(all);
-	return rc;
-}
-
-int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e)
-{
-	const struct shaping_config c = { .journal_dir = journal_dir };
-	struct shaping *s;
-	int rc = shaping_open(&c, &s, e);
-
-	if (rc)
-		return rc;
-	rc = delay_rules_clear_leftovers(e);
-	if (!rc && journal_dir) {
-		rc = journal_read(journal_dir, &s->touched, e);
-		if (!rc) {
-			rc = shaping_clear(s, e);
-		} else if (rc == -ENOENT || rc == -EBADMSG) {
-			/* Ours can be told without it; what was there before cannot. */
-			if (rc == -EBADMSG)
-				bace_log(BACE_WARN, "shaper", "%s", e->msg);
-			rc = 0;
-		}
-	}
-	if (!rc)
-		rc = clear_by_handle(s, e);
-	shaping_close(s);
 	return rc;
 }
 

@@ -1,0 +1,62 @@
+/* gso_max_size of the sending interface: set, read back, put back. */
+#include <errno.h>
+
+#include "shaper/shaping_state.h"
+
+#define GSO_MAX_DEFAULT 65536
+
+int shaping_restore_gso(struct shaping *s, struct journal_entry *t, struct bace_err *e)
+{
+	struct if_info info;
+	int rc;
+
+	if (!t->gso_before)
+		return 0;
+	rc = kernel_if_info(&s->nl, t->ifname, &info, e);
+	if (rc == -ENODEV) {
+		t->gso_before = 0;
+		return 0;
+	}
+	if (!rc)
+		rc = kernel_set_gso_max(&s->nl, &info, t->gso_before, e);
+	if (!rc)
+		t->gso_before = 0;
+	return rc;
+}
+
+int shaping_apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
+{
+	struct journal_entry *t = shaping_touch(s, spec->egress, e);
+	struct if_info info;
+	int rc;
+
+	if (!t)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->touched.n; i++) {
+		if (&s->touched.v[i] == t && spec->gso_max_bytes)
+			continue;
+		rc = shaping_restore_gso(s, &s->touched.v[i], e);
+		if (rc)
+			return rc;
+	}
+	if (!spec->gso_max_bytes)
+		return 0;
+	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
+	if (rc || info.gso_max_bytes == spec->gso_max_bytes)
+		return rc;
+	if (!t->gso_before) {
+		t->gso_before = info.gso_max_bytes ? info.gso_max_bytes : GSO_MAX_DEFAULT;
+		rc = shaping_keep_journal(s, e);
+		if (rc)
+			return rc;
+	}
+	rc = kernel_set_gso_max(&s->nl, &info, spec->gso_max_bytes, e);
+	if (rc)
+		return rc;
+	++*n_changes;
+	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
+	if (!rc && info.gso_max_bytes != spec->gso_max_bytes)
+		rc = bace_fail(e, EIO, "read back `%s': gso_max_size is %u, not %u", spec->egress,
+			       info.gso_max_bytes, spec->gso_max_bytes);
+	return rc;
+}
