@@ -80,7 +80,19 @@ int shaping_keep_journal(struct shaping *s, struct bace_err *e)
 }
 
 /* ---- tc ---- */
-/* Everything that can be refused is, before the first change. */
+/* Is it there, fit for use, and not the way to this machine? */
+static int check_usable(struct shaping *s, const char *ifname, const struct shape_spec *spec, struct if_info *info,
+			struct bace_err *e)
+{
+	int rc = kernel_if_info(&s->nl, ifname, info, e);
+
+	if (!rc)
+		rc = guard_check_usable(info, e);
+	if (!rc && s->config.guard && !spec->allow_control_interface)
+		rc = guard_check_default_route(&s->nl, info, e);
+	return rc;
+}
+
 static int prepare_tc(struct shaping *s, const struct if_state *want, const struct shape_spec *spec,
 		      struct bace_err *e)
 {
@@ -90,11 +102,7 @@ static int prepare_tc(struct shaping *s, const struct if_state *want, const stru
 
 	if (!want->ifname[0] || !want->n)
 		return 0;
-	rc = kernel_if_info(&s->nl, want->ifname, &info, e);
-	if (!rc)
-		rc = guard_check_usable(&info, e);
-	if (!rc && s->config.guard && !spec->allow_control_interface)
-		rc = guard_check_default_route(&s->nl, &info, e);
+	rc = check_usable(s, want->ifname, spec, &info, e);
 	if (rc)
 		return rc;
 	t = shaping_touch(s, want->ifname, e);
@@ -158,12 +166,17 @@ static bool any_delayed(const struct shape_spec *spec)
 	return false;
 }
 
+static bool needs_line(const struct shape_spec *spec)
+{
+	return spec->delay == DELAY_NFQUEUE && any_delayed(spec);
+}
+
 static int apply_line(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
 		      struct bace_err *e)
 {
 	int rc;
 
-	if (spec->delay != DELAY_NFQUEUE || !any_delayed(spec))
+	if (!needs_line(spec))
 		return s->line ? shaping_stop_line(s, e) : 0;
 	/* The queue exists before anything is sent to it. */
 	if (s->line)
@@ -185,13 +198,23 @@ static int check_backend(const struct shape_spec *spec, struct bace_err *e)
 	return 0;
 }
 
+/* Everything that can be refused is, before the first change. */
+static int prepare(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan, struct bace_err *e)
+{
+	struct if_info ignored;
+	/* Links that are only delayed leave the egress without tc state, not untouched. */
+	int rc = needs_line(spec) ? check_usable(s, spec->egress, spec, &ignored, e) : 0;
+
+	if (!rc)
+		rc = prepare_tc(s, &plan->egress, spec, e);
+	return rc ? rc : prepare_tc(s, &plan->ingress, spec, e);
+}
+
 static int apply_all(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
 		     size_t *n_changes, struct bace_err *e)
 {
-	int rc = prepare_tc(s, &plan->egress, spec, e);
+	int rc = prepare(s, spec, plan, e);
 
-	if (!rc)
-		rc = prepare_tc(s, &plan->ingress, spec, e);
 	if (!rc)
 		rc = clear_abandoned(s, plan, n_changes, e);
 	if (!rc)

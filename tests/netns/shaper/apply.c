@@ -304,6 +304,11 @@ static void bad_plans_change_nothing(void **state)
 	snprintf(s.egress, sizeof(s.egress), "nosuch0");
 	assert_int_equal(shaperd_plan(c, &s, &e), -ENODEV);
 	assert_non_null(strstr(e.msg, "nosuch0"));
+	/* Also where the delay line alone has to do with it. */
+	l.rate_bps = 0;
+	if (backend == DELAY_NFQUEUE)
+		assert_int_equal(shaperd_plan(c, &s, &e), -ENODEV);
+	l.rate_bps = 50000000;
 	snprintf(s.egress, sizeof(s.egress), "lo");
 	assert_int_equal(shaperd_plan(c, &s, &e), -EACCES);
 	snprintf(s.egress, sizeof(s.egress), "wan0");

@@ -253,6 +253,11 @@ static void a_guarded_daemon_refuses_what_could_hurt(void **state)
 	refused(c, &s, EPERM, "default route");
 	sh("ip -n g route del default; ip -n g -6 route add default via fd00:11::10 dev wan0");
 	refused(c, &s, EPERM, "default route");
+	if (backend == DELAY_NFQUEUE) {
+		l.rate_bps = 0;
+		refused(c, &s, EPERM, "default route");
+		l.rate_bps = 50000000;
+	}
 	s.allow_control_interface = true;
 	if (shaperd_plan(c, &s, &e))
 		fail_msg("%s", e.msg);
