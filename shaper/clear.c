@@ -4,6 +4,17 @@
 
 #include "shaper/shaping_state.h"
 
+/* Nothing there but a kernel default? */
+static bool stands_empty(struct shaping *s, const char *ifname)
+{
+	struct snapshot now = { 0 };
+	struct if_info info;
+	bool empty = !kernel_if_info(&s->nl, ifname, &info, NULL) && !snapshot_take(&s->nl, &info, &now, NULL) && !now.n;
+
+	snapshot_free(&now);
+	return empty;
+}
+
 int shaping_clear_tc(struct shaping *s, struct journal_entry *t, size_t *n_changes, struct bace_err *e)
 {
 	struct if_state nothing = { 0 };
@@ -15,11 +26,14 @@ int shaping_clear_tc(struct shaping *s, struct journal_entry *t, size_t *n_chang
 	memcpy(nothing.ifname, t->ifname, sizeof(nothing.ifname));
 	rc = kernel_apply(&s->nl, &nothing, &sent, e);
 	*n_changes += sent;
-	if (!rc && t->before.n)
+	t->owed |= sent > 0;
+	if (!rc && t->before.n && (t->owed || stands_empty(s, t->ifname)))
 		rc = snapshot_restore(&s->nl, &t->before, e);
+	else if (!rc && t->before.n)
+		bace_log(BACE_WARN, "shaper", "%s has a qdisc that somebody put in the place of ours: it stays", t->ifname);
 	/* The interface went away, and its qdiscs with it. */
 	if (!rc || rc == -ENODEV)
-		t->tc = false;
+		t->tc = t->owed = false;
 	return rc == -ENODEV ? 0 : rc;
 }
 

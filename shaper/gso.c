@@ -27,18 +27,22 @@ int shaping_restore_gso(struct shaping *s, struct journal_entry *t, struct bace_
 int shaping_apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
 {
 	struct journal_entry *t = shaping_touch(s, spec->egress, e);
+	bool restored = false;
 	struct if_info info;
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
 	for (size_t i = 0; i < s->touched.n; i++) {
-		if (&s->touched.v[i] == t && spec->gso_max_bytes)
+		if ((&s->touched.v[i] == t && spec->gso_max_bytes) || !s->touched.v[i].gso_before)
 			continue;
 		rc = shaping_restore_gso(s, &s->touched.v[i], e);
 		if (rc)
 			return rc;
+		restored = true;
 	}
+	if (restored && (rc = shaping_keep_journal(s, e)))
+		return rc;
 	if (!spec->gso_max_bytes)
 		return 0;
 	rc = kernel_if_info(&s->nl, spec->egress, &info, e);

@@ -12,6 +12,7 @@ struct journal_entry {
 	bool tc;			/* its root qdisc is (about to be) ours */
 	uint32_t gso_before;		/* 0: unchanged */
 	struct snapshot before;		/* n = 0: a kernel default */
+	bool owed;			/* ours is gone and `before' not back yet; not on disk */
 };
 
 struct journal {

@@ -120,6 +120,16 @@ static int prepare_tc(struct shaping *s, const struct if_state *want, const stru
 	return snapshot_rehearse(&t->before, e);
 }
 
+/* What is given back is the journal's no longer: whoever changes it then would
+ * find his work undone after a crash. */
+static int give_back(struct shaping *s, struct journal_entry *t, size_t *n_changes, struct bace_err *e)
+{
+	bool was_ours = t->tc;
+	int rc = shaping_clear_tc(s, t, n_changes, e);
+
+	return rc || !was_ours ? rc : shaping_keep_journal(s, e);
+}
+
 static int apply_tc(struct shaping *s, const struct if_state *want, size_t *n_changes, struct bace_err *e)
 {
 	struct journal_entry *t;
@@ -130,7 +140,7 @@ static int apply_tc(struct shaping *s, const struct if_state *want, size_t *n_ch
 		return 0;
 	t = shaping_touched(s, want->ifname);
 	if (!want->n)
-		return t ? shaping_clear_tc(s, t, n_changes, e) : 0;
+		return t ? give_back(s, t, n_changes, e) : 0;
 	if (!t->tc) {
 		t->tc = true;
 		rc = shaping_keep_journal(s, e);
@@ -153,7 +163,7 @@ static int clear_abandoned(struct shaping *s, const struct shape_plan *p, size_t
 
 	for (size_t i = 0; i < s->touched.n && !rc; i++)
 		if (!in_plan(p, s->touched.v[i].ifname))
-			rc = shaping_clear_tc(s, &s->touched.v[i], n_changes, e);
+			rc = give_back(s, &s->touched.v[i], n_changes, e);
 	return rc;
 }
 

@@ -153,6 +153,33 @@ static void a_restarted_daemon_undoes_what_its_predecessor_left(void **state)
 	no_qdisc("wan0");
 }
 
+/* wan0 was given back by the second plan, so what its admin then did stays. */
+static void what_was_given_back_is_left_alone_after_a_crash(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = insisting(&l);
+	struct shaperd_client *c;
+	struct bace_err e;
+	pid_t d;
+
+	sh("ip netns exec g tc qdisc replace dev wan0 root handle 7: pfifo limit 77");
+	d = shaperd_start("g", GUARDED);
+	c = connected();
+	l.latency_ns = 0;
+	if (shaperd_plan(c, &s, &e))
+		fail_msg("%s", e.msg);
+	s = (struct shape_spec){ .egress = "lan0", .mtu = 1500, .gso_max_bytes = 5000 };
+	if (shaperd_plan(c, &s, &e))
+		fail_msg("%s", e.msg);
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'pfifo 7: root .*limit 77p'");
+	sh("ip netns exec g tc qdisc replace dev wan0 root handle 9: pfifo limit 99");
+	shaperd_stop(d, SIGKILL);
+	shaperd_close(c);
+	sh("ip netns exec g %s --clear --state /run/state -q", getenv("BACE_SHAPERD"));
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'pfifo 9: root .*limit 99p'");
+	no_qdisc("wan0");
+}
+
 /* A veth with four queues has mq at its root, like a server's NIC. */
 static void many_queues_keep_their_leaves(const char *leaf)
 {
@@ -353,6 +380,7 @@ static int body(void)
 		cmocka_unit_test_teardown(an_admins_htb_comes_back_after_sigterm, after_each),
 		cmocka_unit_test_teardown(an_admins_htb_comes_back_after_a_crash, after_each),
 		cmocka_unit_test_teardown(a_restarted_daemon_undoes_what_its_predecessor_left, after_each),
+		cmocka_unit_test_teardown(what_was_given_back_is_left_alone_after_a_crash, after_each),
 		cmocka_unit_test_teardown(mq_and_its_leaves_come_back, after_each),
 		cmocka_unit_test_teardown(other_qdiscs_come_back_with_their_options, after_each),
 		cmocka_unit_test_teardown(what_cannot_be_put_back_is_not_taken_away, after_each),
