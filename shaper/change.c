@@ -16,10 +16,10 @@ struct edit {
 	struct shape_link before, after;
 };
 
-static int find_link(const struct shaping *s, uint16_t region)
+static int find_link(const struct shape_spec *s, uint16_t region)
 {
-	for (int i = 0; i < s->spec.n_links; i++)
-		if (s->spec.links[i].region == region)
+	for (int i = 0; i < s->n_links; i++)
+		if (s->links[i].region == region)
 			return i;
 	return -1;
 }
@@ -42,7 +42,7 @@ static int prepare(struct shaping *s, const struct shape_change *v, struct edit 
 {
 	int rc;
 
-	x->link = find_link(s, v->region);
+	x->link = find_link(&s->spec, v->region);
 	if (x->link < 0)
 		return bace_fail(e, ENOENT, "no link to region number %u is shaped here", v->region);
 	x->before = x->after = s->spec.links[x->link];
@@ -157,7 +157,8 @@ static int change_tc(struct shaping *s, const struct edit *x, int n, struct bace
 	return rc;
 }
 
-int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
+int shaping_renew_tables(struct shaping *s, const struct shape_spec *before, const struct shape_spec *spec,
+			 size_t *n_changes, struct bace_err *e)
 {
 	CLEANUP_FREE struct tcobj *v = calloc((size_t)spec->n_links + 1, sizeof(*v));
 	struct objects o = { .v = v };
@@ -166,14 +167,14 @@ int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_
 	if (!v)
 		return bace_fail(e, ENOMEM, "out of memory");
 	/* Elsewhere every netem is a new one. */
-	if (!s->active || !netem(s) || spec->delay != DELAY_NETEM || strcmp(spec->ingress, s->spec.ingress))
+	if (!s->active || before->delay != DELAY_NETEM || spec->delay != DELAY_NETEM || strcmp(spec->ingress, before->ingress))
 		return 0;
 	for (int i = 0; i < spec->n_links; i++) {
 		const struct shape_link *l = &spec->links[i];
-		int before = find_link(s, l->region);
+		int k = find_link(before, l->region);
 
-		if (l->jitter_ns && before >= 0 && s->spec.links[before].jitter_ns &&
-		    !jitter_is_same(spec, l, &s->spec, &s->spec.links[before]))
+		if (l->jitter_ns && k >= 0 && before->links[k].jitter_ns &&
+		    !jitter_is_same(spec, l, before, &before->links[k]))
 			v[o.n[1]++] = plan_link_netem(spec, l);
 	}
 	rc = o.n[1] ? send_objects(s, &o, e) : 0;
@@ -240,7 +241,7 @@ int shaping_play(struct shaping *s, uint16_t region, struct shape_trace *t, bool
 	int64_t start = start_real_ns ? now + (start_real_ns - bace_wall_ns()) : now;
 	int rc;
 
-	if (!s->active || find_link(s, region) < 0)
+	if (!s->active || find_link(&s->spec, region) < 0)
 		return bace_fail(e, ENOENT, "no link to region number %u is shaped here", region);
 	if (!t->n) {
 		player_stop(&s->player, region);

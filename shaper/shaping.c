@@ -220,8 +220,9 @@ static int prepare(struct shaping *s, const struct shape_spec *spec, const struc
 	return rc ? rc : prepare_tc(s, &plan->ingress, spec, e);
 }
 
-static int apply_all(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
-		     size_t *n_changes, struct bace_err *e)
+/* `before': what was planned until now, or was begun. */
+static int apply_all(struct shaping *s, const struct shape_spec *before, const struct shape_spec *spec,
+		     const struct shape_plan *plan, size_t *n_changes, struct bace_err *e)
 {
 	int rc = prepare(s, spec, plan, e);
 
@@ -235,11 +236,10 @@ static int apply_all(struct shaping *s, const struct shape_spec *spec, const str
 		rc = apply_line(s, spec, plan, e);
 	if (!rc)
 		rc = shaping_apply_gso(s, spec, n_changes, e);
-	return rc ? rc : shaping_renew_tables(s, spec, n_changes, e);
+	return rc ? rc : shaping_renew_tables(s, before, spec, n_changes, e);
 }
 
-/* What a change in place and the drift watch need to find the interfaces. */
-static void keep_indices(struct shaping *s, const struct shape_plan *plan)
+void shaping_keep_indices(struct shaping *s, const struct shape_plan *plan)
 {
 	const struct if_state *const sides[] = { &plan->egress, &plan->ingress };
 
@@ -262,13 +262,13 @@ static int keep_spec(struct shaping *s, const struct shape_spec *spec)
 /* A plan ends the traces that played on the one before. */
 static void begin_anew(struct shaping *s, const struct shape_plan *plan)
 {
-	keep_indices(s, plan);
+	shaping_keep_indices(s, plan);
 	player_free(&s->player);
 	s->lost = (struct bace_err){ 0 };
 	s->drift_check_ns = 0;
 }
 
-static void put_back(struct shaping *s, struct bace_err *e)
+static void put_back(struct shaping *s, const struct shape_spec *failed, struct bace_err *e)
 {
 	struct bace_err second = { 0 }, first = *e;
 	struct shape_plan plan;
@@ -278,7 +278,7 @@ static void put_back(struct shaping *s, struct bace_err *e)
 	if (s->active) {
 		rc = plan_build(&s->spec, &plan, &second);
 		if (!rc)
-			rc = apply_all(s, &s->spec, &plan, &ignored, &second);
+			rc = apply_all(s, failed, &s->spec, &plan, &ignored, &second);
 		plan_free(&plan);
 	} else {
 		rc = shaping_clear(s, &second);
@@ -302,9 +302,9 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 	if (rc)
 		return rc;
 	watch_pause(&s->watch);
-	rc = apply_all(s, spec, &plan, &changes, e);
+	rc = apply_all(s, &s->spec, spec, &plan, &changes, e);
 	if (rc)
-		put_back(s, e);
+		put_back(s, spec, e);
 	else if (keep_spec(s, spec))
 		rc = bace_fail(e, ENOMEM, "out of memory");
 	else

@@ -40,7 +40,10 @@ int shaping_apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *
 int shaping_restore_gso(struct shaping *s, struct journal_entry *t, struct bace_err *e);
 
 /* netem does not show its table, so a comparison cannot tell that it is another
- * one: sends it again to links that had another before. */
-int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e);
+ * one: sends it again to links that may have another since a plan for `before'. */
+int shaping_renew_tables(struct shaping *s, const struct shape_spec *before, const struct shape_spec *spec,
+			 size_t *n_changes, struct bace_err *e);
+/* What a change in place and the drift watch need to find the interfaces. */
+void shaping_keep_indices(struct shaping *s, const struct shape_plan *plan);
 
 #endif
