@@ -65,6 +65,9 @@ void shaping_check_drift(struct shaping *s)
 		rc = repair(s, &plan.egress, &e);
 	if (!rc)
 		rc = repair(s, &plan.ingress, &e);
+	/* What was deleted and made again has another number. */
+	if (!rc)
+		shaping_keep_indices(s, &plan);
 	plan_free(&plan);
 	s->drift_checked_ns = bace_mono_ns();
 	if (!rc)
