@@ -86,48 +86,60 @@ int shaping_clear(struct shaping *s, struct bace_err *e)
 	return rc;
 }
 
+/* The first error is the one that is told; the rest is done whatever it was. */
+static int first_of(int rc, int next)
+{
+	return rc ? rc : next;
+}
+
 /* What is ours says so by its handle: a journal is not needed to find it. */
 static int clear_by_handle(struct shaping *s, struct bace_err *e)
 {
 	struct if_nameindex *all = if_nameindex();
+	struct bace_err later;
 	int rc = 0;
 
-	for (struct if_nameindex *i = all; i && i->if_index && !rc; i++) {
+	for (struct if_nameindex *i = all; i && i->if_index; i++) {
 		struct if_state nothing = { 0 };
 		size_t sent = 0;
+		int rc_one;
 
 		snprintf(nothing.ifname, sizeof(nothing.ifname), "%s", i->if_name);
-		rc = kernel_apply(&s->nl, &nothing, &sent, e);
-		if (!rc && sent)
+		rc_one = kernel_apply(&s->nl, &nothing, &sent, rc ? &later : e);
+		if (!rc_one && sent)
 			bace_log(BACE_INFO, "shaper", "removed the shaping of %s", i->if_name);
-		rc = rc == -ENODEV ? 0 : rc;
+		rc = first_of(rc, rc_one == -ENODEV ? 0 : rc_one);
 	}
 	if_freenameindex(all);
 	return rc;
 }
 
+static int clear_by_journal(struct shaping *s, const char *dir, struct bace_err *e)
+{
+	struct bace_err why = { 0 };
+	int rc = journal_read(dir, &s->touched, &why);
+
+	if (!rc)
+		return shaping_clear(s, e);
+	/* Ours can be told without it; what was there before cannot. */
+	if (rc == -EBADMSG)
+		bace_log(BACE_WARN, "shaper", "%s", why.msg);
+	return rc == -ENOENT || rc == -EBADMSG ? 0 : bace_fail(e, -rc, "%s", why.msg);
+}
+
 int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e)
 {
 	const struct shaping_config c = { .journal_dir = journal_dir };
+	struct bace_err later;
 	struct shaping *s;
 	int rc = shaping_open(&c, &s, e);
 
 	if (rc)
 		return rc;
 	rc = delay_rules_clear_leftovers(e);
-	if (!rc && journal_dir) {
-		rc = journal_read(journal_dir, &s->touched, e);
-		if (!rc) {
-			rc = shaping_clear(s, e);
-		} else if (rc == -ENOENT || rc == -EBADMSG) {
-			/* Ours can be told without it; what was there before cannot. */
-			if (rc == -EBADMSG)
-				bace_log(BACE_WARN, "shaper", "%s", e->msg);
-			rc = 0;
-		}
-	}
-	if (!rc)
-		rc = clear_by_handle(s, e);
+	if (journal_dir)
+		rc = first_of(rc, clear_by_journal(s, journal_dir, rc ? &later : e));
+	rc = first_of(rc, clear_by_handle(s, rc ? &later : e));
 	shaping_close(s);
 	return rc;
 }

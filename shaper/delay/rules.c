@@ -138,9 +138,11 @@ static int clear_family(uint8_t family, struct bace_err *e)
 
 int delay_rules_clear_leftovers(struct bace_err *e)
 {
+	struct bace_err later;
 	int rc = clear_family(AF_INET, e);
+	int rc6 = clear_family(AF_INET6, rc ? &later : e);
 
-	return rc ? rc : clear_family(AF_INET6, e);
+	return rc ? rc : rc6;
 }
 
 static int install_family(bool *installed, uint8_t family, const struct shape_spec *s, struct bace_err *e)

@@ -63,6 +63,15 @@ static void assert_same_state(const char *a, const char *b)
 	fail_msg("the states differ");
 }
 
+/* For this sandbox alone. */
+static void break_iptables(bool broken)
+{
+	if (broken)
+		sh("mount --bind /bin/false \"$(readlink -f /usr/sbin/iptables-legacy-restore)\"");
+	else
+		sh("umount \"$(readlink -f /usr/sbin/iptables-legacy-restore)\"");
+}
+
 static void reads_back_what_was_asked(void **state)
 {
 	struct shape_link l;
@@ -248,6 +257,28 @@ static void sigterm_clears_and_a_leftover_can_be_cleared(void **state)
 	assert_same_state(before, after);
 }
 
+/* The last resort does all that it can: here iptables fails. */
+static void a_leftover_is_cleared_as_far_as_possible(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected();
+
+	if (backend == DELAY_NETEM)
+		sh("ip netns exec g iptables-legacy -t mangle -L -n >/dev/null");
+	plan(c, &s);
+	shaperd_stop(d, SIGKILL);
+	shaperd_close(c);
+	break_iptables(true);
+	assert_int_equal(sh_status("ip netns exec g %s --clear -q 2>/run/said", getenv("BACE_SHAPERD")), 1);
+	break_iptables(false);
+	sh("grep -q iptables /run/said");
+	sh("! ip netns exec g tc qdisc show | grep -q bace:");
+	sh("ip netns exec g %s --clear -q; ! ip netns exec g iptables-legacy-save -t mangle | grep -q BACE-DELAY",
+	   getenv("BACE_SHAPERD"));
+}
+
 /* In the lab the delay line fails closed: no packet passes undelayed. */
 static void a_dead_delay_line_is_never_quietly_fast(void **state)
 {
@@ -428,6 +459,7 @@ static int body(void)
 		cmocka_unit_test_teardown(a_second_daemon_in_the_namespace_is_refused, after_each),
 		cmocka_unit_test_teardown(the_lease_ends_at_its_deadline, after_each),
 		cmocka_unit_test_teardown(sigterm_clears_and_a_leftover_can_be_cleared, after_each),
+		cmocka_unit_test_teardown(a_leftover_is_cleared_as_far_as_possible, after_each),
 		cmocka_unit_test_teardown(a_dead_delay_line_is_never_quietly_fast, after_each),
 		cmocka_unit_test_teardown(gso_max_size_is_set_and_put_back, after_each),
 		cmocka_unit_test_teardown(bad_plans_change_nothing, after_each),
