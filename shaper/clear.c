@@ -86,6 +86,11 @@ int shaping_clear(struct shaping *s, struct bace_err *e)
 	return rc;
 }
 
+bool shaping_owes(const struct shaping *s)
+{
+	return !s->active && (s->rules.v4 || s->rules.v6 || s->touched.n);
+}
+
 /* The first error is the one that is told; the rest is done whatever it was. */
 static int first_of(int rc, int next)
 {

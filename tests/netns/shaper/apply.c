@@ -69,7 +69,7 @@ static void break_iptables(bool broken)
 	if (broken)
 		sh("mount --bind /bin/false \"$(readlink -f /usr/sbin/iptables-legacy-restore)\"");
 	else
-		sh("umount \"$(readlink -f /usr/sbin/iptables-legacy-restore)\"");
+		sh("umount -l \"$(readlink -f /usr/sbin/iptables-legacy-restore)\"");
 }
 
 static void reads_back_what_was_asked(void **state)
@@ -279,6 +279,33 @@ static void a_leftover_is_cleared_as_far_as_possible(void **state)
 	   getenv("BACE_SHAPERD"));
 }
 
+/* Else a rule without a reader would drop everything until the next client comes. */
+static void a_revert_that_fails_is_tried_again(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	CLEANUP_FREE char *before = tc_state();
+	CLEANUP_FREE char *after = NULL;
+	struct shaperd_client *c;
+	pid_t d;
+
+	if (backend == DELAY_NETEM)
+		return;
+	d = shaperd_start("g", "");
+	c = connected();
+	plan(c, &s);
+	break_iptables(true);
+	shaperd_close(c);
+	for (int i = 0; i < 250 && !sh_status("ip netns exec g tc qdisc show | grep -q bace:"); i++)
+		usleep(20000);
+	break_iptables(false);
+	for (int i = 0; i < 250 && !sh_status("ip netns exec g iptables-legacy-save -t mangle | grep -q BACE-DELAY"); i++)
+		usleep(20000);
+	after = tc_state();
+	assert_same_state(before, after);
+	shaperd_stop(d, SIGTERM);
+}
+
 /* In the lab the delay line fails closed: no packet passes undelayed. */
 static void a_dead_delay_line_is_never_quietly_fast(void **state)
 {
@@ -460,6 +487,7 @@ static int body(void)
 		cmocka_unit_test_teardown(the_lease_ends_at_its_deadline, after_each),
 		cmocka_unit_test_teardown(sigterm_clears_and_a_leftover_can_be_cleared, after_each),
 		cmocka_unit_test_teardown(a_leftover_is_cleared_as_far_as_possible, after_each),
+		cmocka_unit_test_teardown(a_revert_that_fails_is_tried_again, after_each),
 		cmocka_unit_test_teardown(a_dead_delay_line_is_never_quietly_fast, after_each),
 		cmocka_unit_test_teardown(gso_max_size_is_set_and_put_back, after_each),
 		cmocka_unit_test_teardown(bad_plans_change_nothing, after_each),
