@@ -151,6 +151,15 @@ static int64_t lease_end_ns(const struct server *s)
 	return s->client->last_heard_ns + (int64_t)(limit_s * 1e9);
 }
 
+/* Not while the client's word waits to be read: after a long repair, or when the
+ * machine was suspended. */
+static bool lease_has_ended(const struct server *s)
+{
+	struct pollfd word = { .fd = s->client ? s->client->fd : -1, .events = POLLIN };
+
+	return s->client && lease_end_ns(s) <= bace_mono_ns() && poll(&word, 1, 0) <= 0;
+}
+
 static void report_dead_line(struct server *s)
 {
 	if (!s->line_reported_dead)
@@ -226,7 +235,7 @@ static int serve(struct server *s)
 			shaping_on_notification(s->shaping);
 		if (shaping_dead_fd(s->shaping) < 0)
 			s->line_reported_dead = false;
-		if (s->client && lease_end_ns(s) <= bace_mono_ns())
+		if (lease_has_ended(s))
 			end_lease(s, "its deadline passed", &e);
 		if (fds[1].revents)
 			accept_client(s);

@@ -230,6 +230,27 @@ static void the_lease_ends_at_its_deadline(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
+/* Here iptables waits for its lock longer than the deadline. */
+static void a_long_plan_does_not_end_the_lease(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	struct shaperd_client *c;
+	struct bace_err e;
+	pid_t d;
+
+	if (backend == DELAY_NETEM)
+		return;
+	d = shaperd_start("g", "--lease-timeout 1");
+	c = connected();
+	sh("flock /run/xtables.lock sleep 1.7 & sleep 0.2");
+	plan(c, &s);
+	assert_int_equal(shaperd_keepalive(c, &e), 0);
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
 static void sigterm_clears_and_a_leftover_can_be_cleared(void **state)
 {
 	struct shape_link l;
@@ -485,6 +506,7 @@ static int body(void)
 		cmocka_unit_test_teardown(a_second_client_is_refused_while_the_lease_is_held, after_each),
 		cmocka_unit_test_teardown(a_second_daemon_in_the_namespace_is_refused, after_each),
 		cmocka_unit_test_teardown(the_lease_ends_at_its_deadline, after_each),
+		cmocka_unit_test_teardown(a_long_plan_does_not_end_the_lease, after_each),
 		cmocka_unit_test_teardown(sigterm_clears_and_a_leftover_can_be_cleared, after_each),
 		cmocka_unit_test_teardown(a_leftover_is_cleared_as_far_as_possible, after_each),
 		cmocka_unit_test_teardown(a_revert_that_fails_is_tried_again, after_each),
