@@ -6,6 +6,8 @@
 #include "config.h"
 #include "shaper/shaperd/shaperd.h"
 
+#define CLEAR_PATIENCE_NS 3000000000LL
+
 static const char usage[] =
 	"usage: bace-shaperd --socket PATH [OPTIONS]\n"
 	"       bace-shaperd --clear [--state DIR]\n"
@@ -22,7 +24,8 @@ static const char usage[] =
 	"  --guard yes|no|auto  refuse the interface of the default route and foreign\n"
 	"                       qdiscs unless the client insists (auto: unless it is sure\n"
 	"                       not to be in the machine's own network namespace)\n"
-	"  --clear              undo what an earlier process left, and exit\n"
+	"  --clear              undo what an earlier process left, and exit; refused\n"
+	"                       beside one that runs\n"
 	"  --log-json, -v, -q   how to log\n";
 
 static int add_ifaces(struct shaperd_config *c, char *list)
@@ -102,6 +105,15 @@ static int take_option(struct shaperd_config *c, int opt, struct bace_err *e)
 	}
 }
 
+/* One that has been told to end may take a moment. */
+static int clear(const struct shaperd_config *c, struct bace_err *e)
+{
+	CLEANUP_CLOSE int only_fd = -1;
+	int rc = server_claim(&only_fd, CLEAR_PATIENCE_NS, e);
+
+	return rc ? rc : shaping_clear_leftovers(c->state_dir, e);
+}
+
 static int finish(struct bace_err *e, int rc)
 {
 	fprintf(stderr, "bace-shaperd: %s\n", e->msg);
@@ -142,6 +154,6 @@ int main(int argc, char **argv)
 		return BACE_EXIT_INPUT;
 	}
 	bace_log_setup(&log);
-	rc = c.clear ? shaping_clear_leftovers(c.state_dir, &e) : server_run(&c, &e);
+	rc = c.clear ? clear(&c, &e) : server_run(&c, &e);
 	return rc ? finish(&e, rc) : BACE_EXIT_OK;
 }

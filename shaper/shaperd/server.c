@@ -17,6 +17,7 @@
 #define MODULE "shaperd"
 #define FIFO_PRIORITY 5	/* below the delay line */
 #define RETRY_NS 1000000000LL
+#define CLAIM_US 50000
 
 struct server {
 	const struct shaperd_config *config;
@@ -29,20 +30,23 @@ struct server {
 	int64_t retry_ns;		/* of a revert that failed, while nobody holds the lease; 0: none */
 };
 
-/* A second daemon in the same network namespace would undo the first one's
- * work; abstract socket names belong to the namespace and end with the process. */
-static int be_the_only_one(int *fd, struct bace_err *e)
+int server_claim(int *fd, int64_t patience_ns, struct bace_err *e)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	static const char name[] = "\0bace-shaperd";
+	int64_t until_ns = bace_mono_ns() + patience_ns;
 
 	memcpy(sa.sun_path, name, sizeof(name) - 1);
 	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (*fd < 0)
 		return bace_fail_errno(e, errno, "socket");
-	if (bind(*fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(name) - 1)))
-		return errno == EADDRINUSE ? bace_fail(e, EBUSY, "a bace-shaperd is already running in this network namespace")
-					   : bace_fail_errno(e, errno, "claim this network namespace");
+	while (bind(*fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(name) - 1))) {
+		if (errno != EADDRINUSE)
+			return bace_fail_errno(e, errno, "claim this network namespace");
+		if (bace_mono_ns() >= until_ns)
+			return bace_fail(e, EBUSY, "a bace-shaperd is already running in this network namespace");
+		usleep(CLAIM_US);
+	}
 	return 0;
 }
 
@@ -260,7 +264,7 @@ int server_run(const struct shaperd_config *c, struct bace_err *e)
 	struct server s = { .config = c, .listen_fd = -1, .signal_fd = -1 };
 	CLEANUP_CLOSE int only_fd = -1;
 	struct bace_err later;
-	int rc = be_the_only_one(&only_fd, e), rc_end;
+	int rc = server_claim(&only_fd, 0, e), rc_end;
 
 	if (!rc)
 		rc = access_group(c, &s.gid, e);

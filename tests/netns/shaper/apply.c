@@ -197,11 +197,19 @@ static void a_second_client_is_refused_while_the_lease_is_held(void **state)
 
 static void a_second_daemon_in_the_namespace_is_refused(void **state)
 {
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
 	pid_t d = shaperd_start("g", "");
+	struct shaperd_client *c = connected();
 
 	assert_int_equal(sh_status("ip netns exec g %s --socket /run/other 2>/run/said",
 				   getenv("BACE_SHAPERD")), 1);
 	sh("grep -q 'already running' /run/said");
+	/* Nor does --clear take from a living one what it holds. */
+	plan(c, &s);
+	assert_int_equal(sh_status("ip netns exec g %s --clear 2>/run/said", getenv("BACE_SHAPERD")), 1);
+	sh("grep -q 'already running' /run/said; ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
+	shaperd_close(c);
 	shaperd_stop(d, SIGTERM);
 }
 
