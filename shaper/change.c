@@ -260,9 +260,13 @@ bool shaping_playing(const struct shaping *s)
 
 int64_t shaping_next_ns(const struct shaping *s)
 {
+	const int64_t checks[] = { s->drift_check_ns, s->rules_check_ns };
 	int64_t next = player_next_ns(&s->player);
 
-	return s->drift_check_ns && s->drift_check_ns < next ? s->drift_check_ns : next;
+	for (size_t i = 0; i < ARRAY_LEN(checks); i++)
+		if (checks[i] && checks[i] < next)
+			next = checks[i];
+	return next;
 }
 
 static void play_due(struct shaping *s, int64_t now_ns)
@@ -291,4 +295,6 @@ void shaping_run_due(struct shaping *s)
 		play_due(s, now);
 	if (s->drift_check_ns && s->drift_check_ns <= now)
 		shaping_check_drift(s);
+	if (s->rules_check_ns && s->rules_check_ns <= now)
+		shaping_check_rules(s);
 }

@@ -71,7 +71,7 @@ int shaping_clear(struct shaping *s, struct bace_err *e)
 
 	watch_pause(&s->watch);
 	player_free(&s->player);
-	s->drift_check_ns = 0;
+	s->drift_check_ns = s->rules_check_ns = 0;
 	s->lost = (struct bace_err){ 0 };
 	rc_line = shaping_stop_line(s, e);
 	rc = clear_interfaces(s, rc_line ? &later : e);
@@ -88,7 +88,7 @@ int shaping_clear(struct shaping *s, struct bace_err *e)
 
 bool shaping_owes(const struct shaping *s)
 {
-	return !s->active && (s->rules.v4 || s->rules.v6 || s->touched.n);
+	return !s->active && (delay_rules_installed(&s->rules) || s->touched.n);
 }
 
 /* The first error is the one that is told; the rest is done whatever it was. */

@@ -182,7 +182,7 @@ static bool needs_line(const struct shape_spec *spec)
 }
 
 static int apply_line(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
-		      struct bace_err *e)
+		      size_t *n_changes, struct bace_err *e)
 {
 	int rc;
 
@@ -193,7 +193,7 @@ static int apply_line(struct shaping *s, const struct shape_spec *spec, const st
 		rc = delay_line_update(s->line, spec, plan->queue_limit_pkts, e);
 	else
 		rc = delay_line_start(spec, plan->queue_limit_pkts, &s->line, e);
-	return rc ? rc : delay_rules_install(&s->rules, spec, e);
+	return rc ? rc : delay_rules_install(&s->rules, spec, n_changes, e);
 }
 
 /* ---- as a whole ---- */
@@ -233,7 +233,7 @@ static int apply_all(struct shaping *s, const struct shape_spec *before, const s
 	if (!rc)
 		rc = apply_tc(s, &plan->ingress, n_changes, e);
 	if (!rc)
-		rc = apply_line(s, spec, plan, e);
+		rc = apply_line(s, spec, plan, n_changes, e);
 	if (!rc)
 		rc = shaping_apply_gso(s, spec, n_changes, e);
 	return rc ? rc : shaping_renew_tables(s, before, spec, n_changes, e);
@@ -266,6 +266,7 @@ static void begin_anew(struct shaping *s, const struct shape_plan *plan)
 	player_free(&s->player);
 	s->lost = (struct bace_err){ 0 };
 	s->drift_check_ns = 0;
+	shaping_watch_rules(s);
 }
 
 static void put_back(struct shaping *s, const struct shape_spec *failed, struct bace_err *e)

@@ -216,6 +216,31 @@ static void foreign_changes_are_put_back_and_counted(void **state)
 	assert_true(has_rate("30Mbit"));
 }
 
+/* Nobody is told when iptables' rules go, as by a firewall's reload. */
+static void the_delay_lines_rule_comes_back(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+
+	if (backend == DELAY_NETEM)
+		return;
+	plan(&s);
+	/* The next plan finds it. */
+	sh("ip netns exec g iptables-legacy -t mangle -F");
+	plan(&s);
+	assert_true(shaperd_changes(client) > 0);
+	assert_latency_ms(20);
+	plan(&s);
+	assert_int_equal(shaperd_changes(client), 0);
+	/* And so does the watch. */
+	sh("ip netns exec g ip6tables-legacy -t mangle -D BACE-DELAY 1");
+	assert_repaired(1);
+	sh("ip netns exec g ip6tables-legacy-save -t mangle | grep -q -e '-A BACE-DELAY -s fd00:11::/32 -j NFQUEUE'");
+	sh("ip netns exec g iptables-legacy -t mangle -F; ip netns exec g iptables-legacy -t mangle -X BACE-DELAY");
+	assert_repaired(2);
+	assert_latency_ms(20);
+}
+
 static void what_is_not_ours_may_change(void **state)
 {
 	struct shape_link l;
@@ -381,6 +406,7 @@ static int body(void)
 		cmocka_unit_test_setup_teardown(a_latency_of_nothing_keeps_the_delay_queue, start, end),
 		cmocka_unit_test_setup_teardown(what_is_not_shaped_cannot_be_changed, start, end),
 		cmocka_unit_test_setup_teardown(foreign_changes_are_put_back_and_counted, start, end),
+		cmocka_unit_test_setup_teardown(the_delay_lines_rule_comes_back, start, end),
 		cmocka_unit_test_setup_teardown(what_is_not_ours_may_change, start, end),
 		cmocka_unit_test_setup_teardown(a_shaped_interface_that_goes_loses_the_lease, start, end),
 		cmocka_unit_test_setup_teardown(a_trace_changes_ten_times_a_second_and_loses_no_packet, start, end),

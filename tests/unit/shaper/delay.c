@@ -220,6 +220,21 @@ static void rules_name_prefixes_and_close_or_bypass(void **state)
 	bace_buf_free(&b);
 }
 
+static void a_rule_that_is_gone_is_missed(void **state)
+{
+	static const char saved[] = "*mangle\n:PREROUTING ACCEPT [0:0]\n:BACE-DELAY - [0:0]\n-A PREROUTING -i wan0 -j BACE-DELAY\n"
+				    "-A BACE-DELAY -s 10.16.0.0/16 -j NFQUEUE --queue-num 47822\n"
+				    "-A BACE-DELAY -s 10.17.0.0/16 -j NFQUEUE --queue-num 47822\nCOMMIT\n";
+
+	assert_true(delay_rules_in(saved, "wan0", 2));
+	assert_false(delay_rules_in(saved, "wan0", 3));
+	assert_false(delay_rules_in(saved, "wan0", 1));
+	assert_false(delay_rules_in(saved, "wan", 2));
+	assert_false(delay_rules_in(saved, "wan01", 2));
+	assert_false(delay_rules_in("", "wan0", 0));
+	assert_false(delay_rules_in("*mangle\n:BACE-DELAY - [0:0]\n-A BACE-DELAY -j NFQUEUE --queue-num 47822\nCOMMIT\n", "wan0", 1));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -235,6 +250,7 @@ int main(void)
 		cmocka_unit_test(what_a_delay_line_cannot_do_is_refused),
 		cmocka_unit_test(quantiles_are_right_within_a_bucket),
 		cmocka_unit_test(rules_name_prefixes_and_close_or_bypass),
+		cmocka_unit_test(a_rule_that_is_gone_is_missed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
