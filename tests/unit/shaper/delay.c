@@ -175,6 +175,29 @@ static void reordered_packets_go_at_once(void **state)
 	assert_in_range(at_once, 9700, 10300);
 }
 
+/* Runs of packets that overtake: 2 at a half without correlation; with 0.9 the
+ * numbers cross the half with probability acos(0.9)/pi = 0.144, so about 7. */
+static void correlated_overtaking_comes_in_runs(void **state)
+{
+	static const double corr[] = { 0, 0.9 }, mean[] = { 2, 7 };
+
+	for (size_t k = 0; k < ARRAY_LEN(corr); k++) {
+		struct shape_link l = { .latency_ns = 1000, .impair = { .reorder = 0.5, .reorder_corr = corr[k] } };
+		struct fate f = fate_of(&l);
+		int at_once = 0, runs = 0;
+		bool before = false;
+
+		for (int i = 0; i < 100000; i++) {
+			bool now = !fate_delay_ns(&f);
+
+			at_once += now;
+			runs += now && !before;
+			before = now;
+		}
+		assert_true(fabs((double)at_once / runs / mean[k] - 1) < 0.15);
+	}
+}
+
 static void what_a_delay_line_cannot_do_is_refused(void **state)
 {
 	struct bace_err e;
@@ -247,6 +270,7 @@ int main(void)
 		cmocka_unit_test(jitter_spreads_around_the_latency),
 		cmocka_unit_test(the_same_seed_gives_the_same_fates),
 		cmocka_unit_test(reordered_packets_go_at_once),
+		cmocka_unit_test(correlated_overtaking_comes_in_runs),
 		cmocka_unit_test(what_a_delay_line_cannot_do_is_refused),
 		cmocka_unit_test(quantiles_are_right_within_a_bucket),
 		cmocka_unit_test(rules_name_prefixes_and_close_or_bypass),
