@@ -112,7 +112,7 @@ static int prepare_tc(struct shaping *s, const struct if_state *want, const stru
 		return 0;
 	snapshot_free(&t->before);
 	rc = snapshot_take(&s->nl, &info, &t->before, e);
-	if (rc || !t->before.n)
+	if (rc || (!t->before.n && !t->before.incomplete))
 		return rc;
 	if (s->config.guard && !spec->replace_foreign)
 		return bace_fail(e, EEXIST, "interface `%s' has a qdisc that somebody made (%s): --replace saves it, shapes, and puts it back afterwards",

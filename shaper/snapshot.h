@@ -22,6 +22,7 @@ struct snapshot_object {
 struct snapshot {
 	char ifname[IFNAMSIZ];
 	uint32_t n_tx_queues;
+	bool incomplete;		/* there is more than is kept here: not on disk */
 	size_t n, cap;
 	struct snapshot_object *v;
 };
