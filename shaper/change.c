@@ -28,9 +28,11 @@ static int check_change(const struct shape_change *v, const struct shape_link *l
 {
 	if (v->set & ~(SHAPE_SET_RATE | SHAPE_SET_LATENCY | SHAPE_SET_LOSS))
 		return bace_fail(e, EINVAL, "link `%s': unknown values to change", l->name);
-	if (v->set & SHAPE_SET_RATE && (!l->rate_bps || !v->rate_bps))
-		return bace_fail(e, EINVAL, "link `%s': the plan %s its rate, so it cannot be changed in place", l->name,
-				 l->rate_bps ? "limits" : "does not limit");
+	if (v->set & SHAPE_SET_RATE && !l->rate_bps)
+		return bace_fail(e, EINVAL, "link `%s': the plan does not limit its rate, so it cannot be changed in place",
+				 l->name);
+	if (v->set & SHAPE_SET_RATE && !v->rate_bps)
+		return bace_fail(e, EINVAL, "link `%s': rate 0: must be 8 kbit/s to 4 Tbit/s", l->name);
 	if (v->set & (SHAPE_SET_LATENCY | SHAPE_SET_LOSS) && !plan_link_is_delayed(l))
 		return bace_fail(e, EINVAL, "link `%s': the plan gives it neither latency nor loss, so they cannot be changed in place", l->name);
 	if (v->set & SHAPE_SET_LOSS && l->impair.loss_model != LOSS_RANDOM)
@@ -206,8 +208,14 @@ int shaping_change(struct shaping *s, const struct shape_change *v, int n, struc
 		return bace_fail(e, ENOMEM, "out of memory");
 	if (!s->active)
 		return bace_fail(e, ENOENT, "nothing is shaped here: there is nothing to change");
-	for (int i = 0; i < n && !rc; i++)
+	for (int i = 0; i < n && !rc; i++) {
 		rc = prepare(s, &v[i], &x[i], e);
+		/* Each would be worked out from the link as it was, and the last one win. */
+		for (int k = 0; k < i && !rc; k++)
+			if (x[k].link == x[i].link)
+				rc = bace_fail(e, EINVAL, "link `%s' is changed twice at once: name it once, with all that changes",
+					       x[i].before.name);
+	}
 	if (!rc)
 		rc = change_tc(s, x, n, e);
 	return rc ? rc : change_line(s, x, n, e);

@@ -180,7 +180,8 @@ int shaperd_plan(struct shaperd_client *c, const struct shape_spec *s, struct ba
 /* How many kernel objects the last shaperd_plan had to change; 0: all was so already. */
 int shaperd_changes(const struct shaperd_client *c);
 int shaperd_stats(struct shaperd_client *c, struct shape_stats *out, struct bace_err *e);
-/* Changes links of the plan in place and reads them back; all or nothing. */
+/* Changes links of the plan, each named once, in place and reads them back; all or
+ * nothing. */
 int shaperd_change(struct shaperd_client *c, const struct shape_change *v, int n, struct bace_err *e);
 /* Plays a trace on one link of the plan, inside shaperd, until the next plan or
  * clear. Starts at start_real_ns (CLOCK_REALTIME, so that all hosts can start

@@ -152,9 +152,13 @@ static void what_is_not_shaped_cannot_be_changed(void **state)
 	refused(two[1], ENOENT, "region number 2");
 	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_LATENCY, .latency_ns = 5 }, EINVAL, "neither latency");
 	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 7999 }, EINVAL, "8 kbit/s");
-	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 0 }, EINVAL, "rate");
+	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 0 }, EINVAL, "8 kbit/s");
 	/* One of two is wrong: neither is made. */
 	assert_int_equal(shaperd_change(client, two, 2, &e), -ENOENT);
+	/* Nor twice at once: which of the two would hold? */
+	two[1] = (struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 20000000 };
+	assert_int_equal(shaperd_change(client, two, 2, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "twice"));
 	assert_true(has_rate("50Mbit"));
 	s = spec_to_a(&l, 0, 20000000);
 	plan(&s);
