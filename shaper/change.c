@@ -10,6 +10,8 @@
 #include "shaper/shaping_state.h"
 
 #define PERIOD_MIN_NS 1000000LL
+/* Three years: sums of two such times and a clock stay far from overflowing. */
+#define TIME_MAX_NS 100000000000000000LL
 
 struct edit {
 	int link;
@@ -230,14 +232,15 @@ static int check_trace(struct shaping *s, uint16_t region, struct shape_trace *t
 	for (size_t i = 0; i < t->n; i++) {
 		struct edit x;
 
-		if (t->v[i].at_ns < last_ns)
-			return bace_fail(e, EINVAL, "point %zu of the trace goes back in time", i);
+		if (t->v[i].at_ns < last_ns || t->v[i].at_ns > TIME_MAX_NS)
+			return bace_fail(e, EINVAL, "point %zu of the trace %s", i,
+					 t->v[i].at_ns < last_ns ? "goes back in time" : "is years away");
 		last_ns = t->v[i].at_ns;
 		t->v[i].to.region = region;
 		if (prepare(s, &t->v[i].to, &x, e))
 			return bace_err_context(e, "trace, at %.3f s", (double)last_ns / 1e9);
 	}
-	if (loop && (t->period_ns < last_ns || t->period_ns < PERIOD_MIN_NS))
+	if (loop && (t->period_ns < last_ns || t->period_ns < PERIOD_MIN_NS || t->period_ns > TIME_MAX_NS))
 		return bace_fail(e, EINVAL, "a trace whose round takes %.6f s cannot be looped", (double)t->period_ns / 1e9);
 	return 0;
 }
@@ -245,8 +248,7 @@ static int check_trace(struct shaping *s, uint16_t region, struct shape_trace *t
 int shaping_play(struct shaping *s, uint16_t region, struct shape_trace *t, bool loop, int64_t start_real_ns,
 		 struct bace_err *e)
 {
-	int64_t now = bace_mono_ns();
-	int64_t start = start_real_ns ? now + (start_real_ns - bace_wall_ns()) : now;
+	int64_t now = bace_mono_ns(), wall = bace_wall_ns(), start = now, from_now;
 	int rc;
 
 	if (!s->active || find_link(&s->spec, region) < 0)
@@ -258,6 +260,11 @@ int shaping_play(struct shaping *s, uint16_t region, struct shape_trace *t, bool
 	rc = check_trace(s, region, t, loop, e);
 	if (rc)
 		return rc;
+	if (start_real_ns) {
+		if (__builtin_sub_overflow(start_real_ns, wall, &from_now) || llabs(from_now) > TIME_MAX_NS)
+			return bace_fail(e, EINVAL, "a trace that starts years from now");
+		start = now + from_now;
+	}
 	return player_start(&s->player, region, t, loop, start, now) ? bace_fail(e, ENOMEM, "out of memory") : 0;
 }
 

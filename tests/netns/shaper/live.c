@@ -387,6 +387,13 @@ static void a_trace_that_cannot_be_played_changes_nothing(void **state)
 	t.period_ns = 0;
 	assert_int_equal(shaperd_trace(client, 1, &t, true, 0, &e), -EINVAL);
 	assert_true(has_rate("50Mbit"));
+	/* Times of a clock that is not of this world. */
+	assert_int_equal(shaperd_trace(client, 1, &t, false, INT64_MIN, &e), -EINVAL);
+	assert_int_equal(shaperd_trace(client, 1, &t, false, INT64_MAX, &e), -EINVAL);
+	t.period_ns = INT64_MAX;
+	assert_int_equal(shaperd_trace(client, 1, &t, true, 0, &e), -EINVAL);
+	v[1].at_ns = INT64_MAX;
+	assert_int_equal(shaperd_trace(client, 1, &t, false, 0, &e), -EINVAL);
 	/* The connection is still good. */
 	assert_int_equal(shaperd_keepalive(client, &e), 0);
 }
