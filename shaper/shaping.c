@@ -47,6 +47,11 @@ bool shaping_active(const struct shaping *s)
 	return s->active;
 }
 
+bool shaping_fails_closed(const struct shaping *s)
+{
+	return s->spec.fail_closed;
+}
+
 int shaping_dead_fd(const struct shaping *s)
 {
 	return s->line ? delay_line_fd(s->line) : -1;

@@ -49,6 +49,8 @@ bool shaping_owes(const struct shaping *s);
 /* Undoes what the journal of an earlier, dead process says and removes what is
  * ours by its handle from all interfaces here. */
 int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e);
+/* Does the plan have packets dropped, not passed, when the delay line has died? */
+bool shaping_fails_closed(const struct shaping *s);
 /* Readable when the delay line has died; -1: there is none. */
 int shaping_dead_fd(const struct shaping *s);
 

@@ -167,8 +167,8 @@ static bool lease_has_ended(const struct server *s)
 static void report_dead_line(struct server *s)
 {
 	if (!s->line_reported_dead)
-		bace_log(BACE_ERROR, MODULE, "the delay line died; packets from other regions are %s",
-			 "no longer delayed as planned");
+		bace_log(BACE_ERROR, MODULE, "the delay line died; packets from other regions %s",
+			 shaping_fails_closed(s->shaping) ? "are dropped" : "pass without delay");
 	s->line_reported_dead = true;
 }
 
