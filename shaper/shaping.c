@@ -173,17 +173,9 @@ static int clear_abandoned(struct shaping *s, const struct shape_plan *p, size_t
 }
 
 /* ---- the delay line ---- */
-static bool any_delayed(const struct shape_spec *spec)
-{
-	for (int i = 0; i < spec->n_links; i++)
-		if (plan_link_is_delayed(&spec->links[i]))
-			return true;
-	return false;
-}
-
 static bool needs_line(const struct shape_spec *spec)
 {
-	return spec->delay == DELAY_NFQUEUE && any_delayed(spec);
+	return spec->delay == DELAY_NFQUEUE && plan_delays(spec);
 }
 
 static int apply_line(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
@@ -208,7 +200,7 @@ static int check_backend(const struct shape_spec *spec, struct bace_err *e)
 		for (int i = 0; i < spec->n_links; i++)
 			if (fate_check(&spec->links[i], e))
 				return -e->errnum;
-	if (spec->delay == DELAY_NONE && any_delayed(spec))
+	if (spec->delay == DELAY_NONE && plan_delays(spec))
 		return bace_fail(e, EINVAL, "links have a latency or loss, but no delay backend is chosen");
 	return 0;
 }

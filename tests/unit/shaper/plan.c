@@ -101,6 +101,27 @@ static void the_delay_line_leaves_the_inner_interface_alone(void **state)
 	plan_free(&p);
 }
 
+/* Of what comes in at no known rate the delay line holds what netem would. */
+static void an_unknown_rate_has_room_in_both_delays(void **state)
+{
+	struct shape_link l[1];
+	struct shape_spec s = test_spec(l, 1);
+	struct shape_plan p;
+	uint32_t limit;
+
+	l[0].rate_bps = l[0].reverse_rate_bps = 0;
+	l[0].latency_ns = 80000000;
+	assert_int_equal(plan_build(&s, &p, NULL), 0);
+	limit = find_object(&p.ingress, TCOBJ_QDISC, 0x10 << 16)->u.netem.limit_pkts;
+	/* 10 Gbit/s x 80 ms in full packets. */
+	assert_true(limit >= 66000);
+	plan_free(&p);
+	s.delay = DELAY_NFQUEUE;
+	assert_int_equal(plan_build(&s, &p, NULL), 0);
+	assert_true(p.queue_limit_pkts >= limit);
+	plan_free(&p);
+}
+
 static void a_host_without_links_has_no_tc_state(void **state)
 {
 	struct shape_spec s = { .egress = "eth0", .mtu = 1500, .gso_max_bytes = 5000 };
@@ -306,6 +327,7 @@ int main(void)
 		cmocka_unit_test(rates_above_34_gbit_are_64_bit),
 		cmocka_unit_test(netem_carries_latency_and_loss_on_the_inner_interface),
 		cmocka_unit_test(the_delay_line_leaves_the_inner_interface_alone),
+		cmocka_unit_test(an_unknown_rate_has_room_in_both_delays),
 		cmocka_unit_test(a_host_without_links_has_no_tc_state),
 		cmocka_unit_test(out_of_range_is_refused_never_clipped),
 		cmocka_unit_test(the_same_state_needs_nothing),
