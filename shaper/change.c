@@ -186,19 +186,29 @@ int shaping_renew_tables(struct shaping *s, const struct shape_spec *before, con
 	return rc;
 }
 
-/* ---- the delay line ---- */
-static int change_line(struct shaping *s, const struct edit *x, int n, struct bace_err *e)
+static void keep_links(struct shaping *s, const struct edit *x, int n, bool back)
 {
-	uint32_t before = plan_queue_limit(&s->spec), after = before;
+	for (int i = 0; i < n; i++)
+		s->spec.links[x[i].link] = back ? x[i].before : x[i].after;
+}
 
-	for (int i = 0; i < n; i++)
-		s->spec.links[x[i].link] = x[i].after;
+static int make_changes(struct shaping *s, const struct edit *x, int n, struct bace_err *e)
+{
+	uint32_t before = plan_queue_limit(&s->spec), after;
+	int rc = 0;
+
+	keep_links(s, x, n, false);
 	after = plan_queue_limit(&s->spec);
-	if (!s->line)
-		return 0;
-	for (int i = 0; i < n; i++)
+	/* Room comes first: alone it changes nothing. */
+	if (s->line && after > before)
+		rc = delay_line_set_max(s->line, after, e);
+	if (!rc)
+		rc = change_tc(s, x, n, e);
+	if (rc)
+		keep_links(s, x, n, true);
+	for (int i = 0; i < n && !rc && s->line; i++)
 		delay_line_change(s->line, &x[i].after);
-	return after > before ? delay_line_set_max(s->line, after, e) : 0;
+	return rc;
 }
 
 int shaping_change(struct shaping *s, const struct shape_change *v, int n, struct bace_err *e)
@@ -218,9 +228,7 @@ int shaping_change(struct shaping *s, const struct shape_change *v, int n, struc
 				rc = bace_fail(e, EINVAL, "link `%s' is changed twice at once: name it once, with all that changes",
 					       x[i].before.name);
 	}
-	if (!rc)
-		rc = change_tc(s, x, n, e);
-	return rc ? rc : change_line(s, x, n, e);
+	return rc ? rc : make_changes(s, x, n, e);
 }
 
 /* ---- traces ---- */
