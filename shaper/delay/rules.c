@@ -72,6 +72,8 @@ static int restore(uint8_t family, const char *text, struct bace_err *e)
 	int rc = process_run(tools_of(family).restore, args, text, &output, e);
 
 	bace_buf_free(&output);
+	if (rc == -ENOENT && e)
+		return bace_fail(e, ENOENT, "%s (Debian package iptables)", e->msg);
 	return rc;
 }
 
