@@ -78,7 +78,6 @@ struct tcobj {
 	const int16_t *table;	/* borrowed */
 	int n_table;
 	const char *table_name;	/* borrowed; tc's, NULL: tc has none for it */
-	bool offloaded;
 	union {
 		struct htb_root htb_root;
 		struct htb_class htb_class;
