@@ -20,27 +20,6 @@
 
 #include "shaper/kernel.h"
 
-static struct shaperd_client *connected(void)
-{
-	struct shaperd_client *c;
-	struct bace_err e;
-
-	for (int i = 0; shaperd_connect(SOCKET, &c, &e); i++) {
-		if (i == 100 || (e.errnum != ECONNREFUSED && e.errnum != EBUSY))
-			fail_msg("%s", e.msg);
-		usleep(20000);
-	}
-	return c;
-}
-
-static void plan(struct shaperd_client *c, const struct shape_spec *s)
-{
-	struct bace_err e;
-
-	if (shaperd_plan(c, s, &e))
-		fail_msg("%s", e.msg);
-}
-
 static char *tc_state(void)
 {
 	return sh_output("ip netns exec g sh -c 'tc qdisc show; tc class show dev wan0 | sort; tc filter show dev wan0; "
@@ -83,7 +62,7 @@ static void reads_back_what_was_asked(void **state)
 	pid_t d = shaperd_start("g", "");
 	struct shaperd_client *c = connected();
 
-	plan(c, &s);
+	planned(c, &s);
 	sh("ip netns exec g tc class show dev wan0 | grep -q 'class htb bace:11 root leaf 11: prio 0 rate 50Mbit ceil 50Mbit burst 30[0-9][0-9]b'");
 	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'qdisc bfifo 11: parent bace:11 limit'");
 	sh("ip netns exec g tc filter show dev wan0 | grep -q 'match 0a110000/ffff0000 at 16'");
@@ -104,7 +83,7 @@ static void a_second_apply_sends_nothing_and_counters_run_on(void **state)
 	struct shaperd_client *c = connected();
 	struct shape_stats before, after;
 
-	plan(c, &s);
+	planned(c, &s);
 	assert_true(shaperd_changes(c) > 0);
 	assert_int_equal(ping("b", ADDR_A, 5, 20).received, 5);
 	assert_int_equal(shaperd_stats(c, &before, NULL), 0);
@@ -114,7 +93,7 @@ static void a_second_apply_sends_nothing_and_counters_run_on(void **state)
 	/* 5 echo requests of 84 bytes IP + 14 Ethernet. */
 	assert_int_equal(before.v[0].bytes, 5 * 98);
 	assert_int_equal(before.v[0].delay_packets, 5);
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(shaperd_changes(c), 0);
 	assert_int_equal(ping("b", ADDR_A, 1, 20).received, 1);
 	assert_int_equal(shaperd_stats(c, &after, NULL), 0);
@@ -138,7 +117,7 @@ static void closing_the_connection_restores_everything(void **state)
 	CLEANUP_FREE char *after = NULL;
 	struct bace_err e;
 
-	plan(c, &s);
+	planned(c, &s);
 	during = tc_state();
 	assert_string_not_equal(before, during);
 	shaperd_close(c);
@@ -147,7 +126,7 @@ static void closing_the_connection_restores_everything(void **state)
 	after = tc_state();
 	assert_same_state(before, after);
 	/* And so does an explicit clear. */
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(shaperd_clear(c, &e), 0);
 	free(after);
 	after = tc_state();
@@ -210,7 +189,7 @@ static void a_second_daemon_in_the_namespace_is_refused(void **state)
 				   getenv("BACE_SHAPERD")), 1);
 	sh("grep -q 'already running' /run/said");
 	/* Nor does --clear take from a living one what it holds. */
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(sh_status("ip netns exec g %s --clear 2>/run/said", getenv("BACE_SHAPERD")), 1);
 	sh("grep -q 'already running' /run/said; ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
 	shaperd_close(c);
@@ -228,7 +207,7 @@ static void the_lease_ends_at_its_deadline(void **state)
 	struct pollfd gone = { .events = POLLIN };
 	struct bace_err e;
 
-	plan(c, &s);
+	planned(c, &s);
 	for (int i = 0; i < 5; i++) {
 		usleep(200000);
 		assert_int_equal(shaperd_keepalive(c, &e), 0);
@@ -256,7 +235,7 @@ static void a_long_plan_does_not_end_the_lease(void **state)
 	d = shaperd_start("g", "--lease-timeout 1");
 	c = connected();
 	sh("flock /run/xtables.lock sleep 1.7 & sleep 0.2");
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(shaperd_keepalive(c, &e), 0);
 	sh("ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
 	shaperd_close(c);
@@ -272,7 +251,7 @@ static void sigterm_clears_and_a_leftover_can_be_cleared(void **state)
 	pid_t d = shaperd_start("g", "");
 	struct shaperd_client *c = connected();
 
-	plan(c, &s);
+	planned(c, &s);
 	shaperd_stop(d, SIGTERM);
 	after = tc_state();
 	assert_same_state(before, after);
@@ -280,7 +259,7 @@ static void sigterm_clears_and_a_leftover_can_be_cleared(void **state)
 
 	d = shaperd_start("g", "");
 	c = connected();
-	plan(c, &s);
+	planned(c, &s);
 	shaperd_stop(d, SIGKILL);
 	shaperd_close(c);
 	sh("ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
@@ -300,7 +279,7 @@ static void a_leftover_is_cleared_as_far_as_possible(void **state)
 
 	if (backend == DELAY_NETEM)
 		sh("ip netns exec g iptables-legacy -t mangle -L -n >/dev/null");
-	plan(c, &s);
+	planned(c, &s);
 	shaperd_stop(d, SIGKILL);
 	shaperd_close(c);
 	break_iptables(true);
@@ -326,7 +305,7 @@ static void a_revert_that_fails_is_tried_again(void **state)
 		return;
 	d = shaperd_start("g", "");
 	c = connected();
-	plan(c, &s);
+	planned(c, &s);
 	break_iptables(true);
 	shaperd_close(c);
 	for (int i = 0; i < 250 && !sh_status("ip netns exec g tc qdisc show | grep -q bace:"); i++)
@@ -351,7 +330,7 @@ static void a_dead_delay_line_is_never_quietly_fast(void **state)
 		return;
 	d = shaperd_start("g", "");
 	c = connected();
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(ping("b", ADDR_A, 2, 50).received, 2);
 	shaperd_stop(d, SIGKILL);
 	assert_int_equal(ping("b", ADDR_A, 2, 50).received, 0);
@@ -394,12 +373,12 @@ static void gso_max_size_is_set_and_put_back(void **state)
 	sh_status("ip -n b link set eth0 gso_max_size 150000 2>/dev/null");
 	before = gso_of_b();
 
-	plan(c, &s);
+	planned(c, &s);
 	sh("ip -n b -d link show eth0 | grep -q 'gso_max_size 5000 '");
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(shaperd_changes(c), 0);
 	s.gso_max_bytes = 3000;
-	plan(c, &s);
+	planned(c, &s);
 	sh("ip -n b -d link show eth0 | grep -q 'gso_max_size 3000 '");
 	shaperd_close(c);
 	shaperd_close(connected());
@@ -490,7 +469,7 @@ static void a_partial_failure_is_undone(void **state)
 	assert_same_state(foreign, after);
 	/* And as a later one: what it changed of the first. */
 	s.gso_max_bytes = 0;
-	plan(c, &s);
+	planned(c, &s);
 	good = tc_state();
 	l.rate_bps = 10000000;
 	l.latency_ns = 500000000;
@@ -516,7 +495,7 @@ static void links_come_and_go_in_place(void **state)
 	CLEANUP_FREE char *one = NULL;
 	CLEANUP_FREE char *after = NULL;
 
-	plan(c, &s);
+	planned(c, &s);
 	one = tc_state();
 	for (int i = 1; i < 12; i++) {
 		l[i] = l[0];
@@ -526,17 +505,17 @@ static void links_come_and_go_in_place(void **state)
 	}
 	/* 12 prefixes are hashed, one stands in a list. */
 	s.n_links = 12;
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(ping("b", ADDR_A, 2, 20).received, 2);
 	assert_int_equal(ping("b", ADDR6_A, 2, 20).received, 2);
 	sh("ip netns exec g tc class show dev wan0 | grep -q bace:1c");
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(shaperd_changes(c), 0);
 	s.n_links = 11;
-	plan(c, &s);
+	planned(c, &s);
 	assert_int_equal(ping("b", ADDR_A, 2, 20).received, 2);
 	s.n_links = 1;
-	plan(c, &s);
+	planned(c, &s);
 	after = tc_state();
 	assert_same_state(one, after);
 	shaperd_close(c);

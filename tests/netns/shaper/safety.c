@@ -16,19 +16,6 @@
 
 #define GUARDED "--guard yes --state /run/state"
 
-static struct shaperd_client *connected(void)
-{
-	struct shaperd_client *c;
-	struct bace_err e;
-
-	for (int i = 0; shaperd_connect(SOCKET, &c, &e); i++) {
-		if (i == 100 || (e.errnum != ECONNREFUSED && e.errnum != EBUSY))
-			fail_msg("%s", e.msg);
-		usleep(20000);
-	}
-	return c;
-}
-
 static char *state_of(const char *dev)
 {
 	return sh_output("ip netns exec g sh -c 'tc -d qdisc show dev %s | sort; tc -d class show dev %s | sort; "
@@ -75,14 +62,12 @@ static void apply_and_end(int signal, const char *dev)
 	struct shape_spec s = insisting(&l);
 	pid_t d = shaperd_start("g", GUARDED);
 	struct shaperd_client *c = connected();
-	struct bace_err e;
 
 	snprintf(s.egress, sizeof(s.egress), "%s", dev);
 	if (s.delay == DELAY_NETEM)
 		s.delay = DELAY_NONE;
 	l.latency_ns = s.delay == DELAY_NONE ? 0 : l.latency_ns;
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	sh("ip netns exec g tc qdisc show dev %s | grep -q 'htb bace: root'", dev);
 	if (signal) {
 		shaperd_stop(d, signal);
@@ -134,15 +119,13 @@ static void a_restarted_daemon_undoes_what_its_predecessor_left(void **state)
 	CLEANUP_FREE char *before = NULL;
 	CLEANUP_FREE char *after = NULL;
 	struct shaperd_client *c;
-	struct bace_err e;
 	pid_t d;
 
 	admins_htb();
 	before = state_of("wan0");
 	d = shaperd_start("g", GUARDED);
 	c = connected();
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	shaperd_stop(d, SIGKILL);
 	shaperd_close(c);
 	d = shaperd_start("g", GUARDED);
@@ -159,18 +142,15 @@ static void what_was_given_back_is_left_alone_after_a_crash(void **state)
 	struct shape_link l;
 	struct shape_spec s = insisting(&l);
 	struct shaperd_client *c;
-	struct bace_err e;
 	pid_t d;
 
 	sh("ip netns exec g tc qdisc replace dev wan0 root handle 7: pfifo limit 77");
 	d = shaperd_start("g", GUARDED);
 	c = connected();
 	l.latency_ns = 0;
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	s = (struct shape_spec){ .egress = "lan0", .mtu = 1500, .gso_max_bytes = 5000 };
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'pfifo 7: root .*limit 77p'");
 	sh("ip netns exec g tc qdisc replace dev wan0 root handle 9: pfifo limit 99");
 	shaperd_stop(d, SIGKILL);
@@ -291,8 +271,7 @@ static void a_guarded_daemon_refuses_what_could_hurt(void **state)
 		l.rate_bps = 50000000;
 	}
 	s.allow_control_interface = true;
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	assert_int_equal(shaperd_clear(c, &e), 0);
 	sh("ip -n g -6 route del default");
 
@@ -335,8 +314,7 @@ static void the_services_capabilities_are_enough(void **state)
 	struct shaperd_client *c = connected();
 	struct bace_err e;
 
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	assert_true(ping("b", ADDR_A, 3, 20).min_ms >= 20);
 	if (shaperd_clear(c, &e))
 		fail_msg("%s", e.msg);

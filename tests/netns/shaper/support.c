@@ -232,6 +232,27 @@ void shaperd_stop(pid_t pid, int signal)
 	running = 0;
 }
 
+struct shaperd_client *connected(void)
+{
+	struct shaperd_client *c;
+	struct bace_err e;
+
+	for (int i = 0; shaperd_connect(SOCKET, &c, &e); i++) {
+		if (i == 100 || (e.errnum != ECONNREFUSED && e.errnum != EBUSY))
+			fail_msg("%s", e.msg);
+		usleep(20000);
+	}
+	return c;
+}
+
+void planned(struct shaperd_client *c, const struct shape_spec *s)
+{
+	struct bace_err e;
+
+	if (shaperd_plan(c, s, &e))
+		fail_msg("%s", e.msg);
+}
+
 int after_each(void **state)
 {
 	if (running) {
@@ -257,13 +278,6 @@ struct shape_spec spec_to_a(struct shape_link *l, uint64_t rate_bps, int64_t lat
 }
 
 /* ---- measurements ---- */
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct rtt ping(const char *from, const char *to, int count, int interval_ms)
 {
 	CLEANUP_FREE char *out = sh_output("ip netns exec %s ping -n -c %d -i %g -w %d %s", from, count,
@@ -274,7 +288,7 @@ struct rtt ping(const char *from, const char *to, int count, int interval_ms)
 	for (const char *p = out; (p = strstr(p, "time=")) && r.received < count; p += 5)
 		v[r.received++] = strtod(p + 5, NULL);
 	if (r.received) {
-		qsort(v, (size_t)r.received, sizeof(*v), by_value);
+		qsort(v, (size_t)r.received, sizeof(*v), bace_by_double);
 		r.min_ms = v[0];
 		r.median_ms = v[r.received / 2];
 	}
