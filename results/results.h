@@ -203,7 +203,9 @@ int store_run_config_hash(struct store *s, const char *run, uint64_t *hash, stru
 /* Prints what is wrong and what is in it. */
 int store_check(struct store *s, FILE *to, bool json, int *n_problems, struct bace_err *e);
 
-struct gc_options {		/* a run goes when all that are given mean it; a live one never does */
+/* A run goes when all that are given mean it; a live one never does, and one whose
+ * process cannot be seen from here ("running?", another container's) only by name. */
+struct gc_options {
 	const char *run;
 	const char *status;	/* done, failed, interrupted, killed */
 	double older_s;		/* NAN: of any age */
@@ -214,6 +216,7 @@ struct gc_result {
 	size_t n;
 	char **ids;		/* what went, or would */
 	int64_t bytes_before, bytes_after;
+	struct bace_err not_compact;	/* errnum not 0: the runs went, the space was not given back */
 };
 /* Without any of run, status and older_s nothing goes, the file is made compact. */
 int store_gc(struct store *s, const struct gc_options *o, struct gc_result *out, struct bace_err *e);

@@ -122,8 +122,9 @@ static void new_id(char id[32])
 	snprintf(id + strlen(id), 32 - strlen(id), "-%04x", salt);
 }
 
-/* Boot, process and when that began: together never used again. */
-static void describe_process(char out[96])
+/* Boot, process and when that began: together never used again. The namespace
+ * says who can look it up. */
+static void describe_process(char out[128])
 {
 	CLEANUP_FREE char *boot = NULL, *stat = NULL;
 	const char *p;
@@ -137,12 +138,12 @@ static void describe_process(char out[96])
 	/* Field 22, counted from behind the name in parentheses. */
 	for (p = strrchr(stat, ')'); p && field < 22; field++)
 		p = strchr(p + 1, ' ');
-	snprintf(out, 96, "%.40s %d %lld", boot, getpid(), p ? strtoll(p, NULL, 10) : 0);
+	snprintf(out, 128, "%.40s %d %lld %llu", boot, getpid(), p ? strtoll(p, NULL, 10) : 0, pid_namespace());
 }
 
 int store_run_begin(struct store *s, const struct run_info *r, char id[32], struct bace_err *e)
 {
-	char hash[20], seed[24], now[32], process[96];
+	char hash[20], seed[24], now[32], process[128];
 	int rc = -EINVAL;
 
 	describe_process(process);

@@ -1,10 +1,10 @@
 #include <errno.h>
 #include <getopt.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "harness/cmd/load.h"
 #include "harness/cmd/signals.h"
 #include "harness/overhead/overhead.h"
@@ -77,13 +77,8 @@ static int parse_inject(struct args *a, const char *text)
 
 static int parse_int(const char *option, const char *text, int least, int most, int *out)
 {
-	char *end;
-	long v = strtol(text, &end, 10);
-
-	if (end == text || *end || v < least || v > most)
-		return cmd_misuse(&cmd_overhead, "%s %s: must be %d to %d", option, text, least, most);
-	*out = (int)v;
-	return 0;
+	return bace_parse_int(text, least, most, out) ? 0 :
+		cmd_misuse(&cmd_overhead, "%s %s: must be %d to %d", option, text, least, most);
 }
 
 static int parse_one(struct args *a, int c)
@@ -174,23 +169,18 @@ static void print_text(const struct overhead_result *r, const struct args *a)
 			printf("! %s every %d ms: %s\n", r->rows[i].method->name, r->rows[i].period_ms, r->rows[i].why);
 }
 
-static json_t *number(double v)
-{
-	return isnan(v) ? json_null() : json_real(v);
-}
-
 static json_t *row_json(const struct overhead_row *r)
 {
 	return json_pack("{s:s,s:f,s:b,s:s,s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:i,s:i,s:o,s:o,s:i,s:i,"
 		"s:o,s:o,s:f}", "method", r->method->name, "period_s", r->period_ms / 1e3, "valid", r->valid, "why",
-		r->why, "n_pairs", r->n_pairs, "n_steps", r->n_steps, "inflation", number(r->inflation), "lo",
-		number(r->lo), "hi", number(r->hi), "step_s", number(r->step_s), "agent_cpu_cores",
-		number(r->agent_cpu), "agent_cpu_off_cores", number(r->agent_cpu_off), "agent_rss_bytes",
-		number(r->agent_rss_bytes), "wire_bytes_per_s", number(r->wire_bytes_ps), "probe_bytes_per_s",
-		number(r->probe_bytes_ps), "dropped_samples", (json_int_t)r->dropped, "n_changes", r->n_changes,
-		"n_detected", r->n_detected, "detection_s", number(r->detect_s), "error", number(r->error),
+		r->why, "n_pairs", r->n_pairs, "n_steps", r->n_steps, "inflation", json_number(r->inflation), "lo",
+		json_number(r->lo), "hi", json_number(r->hi), "step_s", json_number(r->step_s), "agent_cpu_cores",
+		json_number(r->agent_cpu), "agent_cpu_off_cores", json_number(r->agent_cpu_off), "agent_rss_bytes",
+		json_number(r->agent_rss_bytes), "wire_bytes_per_s", json_number(r->wire_bytes_ps), "probe_bytes_per_s",
+		json_number(r->probe_bytes_ps), "dropped_samples", (json_int_t)r->dropped, "n_changes", r->n_changes,
+		"n_detected", r->n_detected, "detection_s", json_number(r->detect_s), "error", json_number(r->error),
 		"n_idle_changes", r->n_idle_changes, "n_idle_detected", r->n_idle_detected, "idle_detection_s",
-		number(r->idle_detect_s), "idle_error", number(r->idle_error), "dwell_s", r->dwell_s);
+		json_number(r->idle_detect_s), "idle_error", json_number(r->idle_error), "dwell_s", r->dwell_s);
 }
 
 static void print_json(const struct overhead_result *r, const struct args *a)

@@ -90,6 +90,36 @@ static bool rate_limited(const struct cell_run *r, int src, int dst)
 	return false;
 }
 
+static bool is_delayed(const struct shape_link *k)
+{
+	return k->latency_ns || k->jitter_ns || k->loss > 0;
+}
+
+/* A delay that nothing passed through was not there: its rule was gone, or the
+ * traffic came another way. */
+static void check_delayed(struct cell_run *r, const struct tb_link_check *l)
+{
+	bool planned = false, passed = false;
+
+	for (int i = 0; i < r->c->n_hosts && l->wire_bytes; i++) {
+		const struct host *h = &r->c->hosts[i];
+		const struct shape_stat *a = class_of(&r->stats[READ_BEFORE][i], l->src);
+		const struct shape_stat *b = class_of(&r->stats[READ_AFTER][i], l->src);
+
+		for (int k = 0; h->spec->region == l->dst && a && b && k < h->spec->shape.n_links; k++) {
+			const struct shape_link *s = &h->spec->shape.links[k];
+
+			if (s->region != l->src || h->spec->shape.delay == DELAY_NONE || !is_delayed(s))
+				continue;
+			planned = true;
+			passed |= a->delay_packets != b->delay_packets;
+		}
+	}
+	if (planned && !passed)
+		cell_invalid(r, SEVERITY_CAUSE, "%s to %s: nothing passed through its delay", region_name(r, l->src),
+			     region_name(r, l->dst));
+}
+
 static void check_link(struct cell_run *r, struct tb_link_check *l, int flows)
 {
 	double slack = TOLERANCE * (double)l->wire_bytes + (double)flows * UNCOUNTED_PER_FLOW;
@@ -134,6 +164,7 @@ static int check_links(struct cell_run *r, struct bace_err *e)
 	for (int i = 0; i < out->n_links; i++) {
 		out->links[i].wire_bytes += cell_probe_bytes(r, out->links[i].src, out->links[i].dst);
 		check_link(r, &out->links[i], flows[i]);
+		check_delayed(r, &out->links[i]);
 	}
 	return 0;
 }

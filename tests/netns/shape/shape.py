@@ -16,16 +16,21 @@ import sys
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import outcome  # noqa: E402
+
 BACE = os.environ.get("BACE", "bace")
 INSIDE = "BACE_SHAPE_TEST_INSIDE"
 SKIP = 77
 BACKEND = "netem" if "netem" in sys.argv[1:] else "nfqueue"
 PATIENCE_S = 60
+# Skipped here, run by another test of this file's.
+NATIVE, NO_BONDS, IDLE = "runs natively", "no bonds: the run in User-Mode Linux has", "suite accuracy"
 
 
 def same_without_netem(test):
     """What no delay backend has a part in runs once, natively: User-Mode Linux is slow."""
-    return unittest.skipIf(BACKEND == "netem" and os.environ.get("BACE_IN_UML"), "runs natively")(test)
+    return unittest.skipIf(BACKEND == "netem" and os.environ.get("BACE_IN_UML"), NATIVE)(test)
 
 
 def run(command):
@@ -251,7 +256,7 @@ class Shape(unittest.TestCase):
         if subprocess.run(["ip", "-n", "ga", "link", "add", "bond0", "type", "bond"], capture_output=True, check=False).returncode:
             if os.environ.get("BACE_IN_UML"):
                 self.fail("User-Mode Linux has bonds")
-            self.skipTest("this kernel has no bonds: the run in User-Mode Linux has")
+            self.skipTest(NO_BONDS)
         run("ip -n ga link add s0 type veth peer name s1; ip -n ga link set s0 master bond0; ip -n ga link set s0 up")
         self.refuses("is a slave of a bond", write_shape("s", change=lambda s: s.replace("wan0", "s0")))
         run("ip -n ga link del s0; ip -n ga link del bond0")
@@ -421,7 +426,7 @@ def iperf3_bps(frm, to, addr):
     return 8 * sum(s["bytes"] for s in sums) / sum(s["seconds"] for s in sums)
 
 
-@unittest.skipUnless("agree" in sys.argv, "wants an idle machine (suite accuracy)")
+@unittest.skipUnless("agree" in sys.argv, IDLE)
 class Agree(unittest.TestCase):
     """What `verify` measures, tools that are not ours measure as well."""
 
@@ -488,7 +493,8 @@ def main():
     os.environ["XTABLES_LOCKFILE"] = "/run/xtables.lock"
     network()
     names = [a for a in sys.argv if a not in ("netem", "nfqueue", "agree")]
-    unittest.main(argv=names + ["Agree"] if "agree" in sys.argv else names, verbosity=2, warnings="ignore")
+    done = unittest.main(argv=names + ["Agree"] if "agree" in sys.argv else names, verbosity=2, warnings="ignore", exit=False)
+    sys.exit(outcome.ended(done.result, (NATIVE, NO_BONDS, IDLE)))
 
 
 main()
