@@ -28,6 +28,11 @@ int kernel_if_info(struct netlink *nl, const char *ifname, struct if_info *out, 
 int kernel_set_gso_max(struct netlink *nl, const struct if_info *i, uint32_t bytes, uint32_t ipv4_bytes,
 		       struct bace_err *e);
 
+/* Asks for the interface's objects of one type (RTM_GETQDISC, RTM_GETTCLASS,
+ * RTM_GETTFILTER; parent 0: of all), as netlink_dump. */
+int kernel_dump_tc(struct netlink *nl, uint16_t type, int ifindex, uint32_t parent, netlink_cb cb,
+		   void (*reset)(void *), void *arg, struct bace_err *e);
+
 /* Everything at the root of the interface: qdiscs, classes and, where the root
  * is ours, filters. */
 int kernel_observe(struct netlink *nl, const struct if_info *i, struct if_state *out, struct bace_err *e);

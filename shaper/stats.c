@@ -104,18 +104,6 @@ static int on_netem(const struct nlmsghdr *nlh, void *arg)
 	return 0;
 }
 
-static int dump(struct netlink *nl, uint16_t type, netlink_cb cb, struct reader *r, struct bace_err *e)
-{
-	_Alignas(NLMSG_ALIGNTO) char buf[128];
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct tcmsg *tc;
-
-	nlh->nlmsg_type = type;
-	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
-	tc->tcm_ifindex = r->ifindex;
-	return netlink_dump(nl, nlh, cb, NULL, r, e);
-}
-
 static int read_side(struct netlink *nl, const char *ifname, bool delay_side, struct reader *r,
 		     struct bace_err *e)
 {
@@ -126,9 +114,10 @@ static int read_side(struct netlink *nl, const char *ifname, bool delay_side, st
 		return rc;
 	r->ifindex = info.ifindex;
 	r->delay_side = delay_side;
-	rc = dump(nl, RTM_GETTCLASS, on_class, r, e);
+	/* Counters are set, not added up: a dump that begins again needs no reset. */
+	rc = kernel_dump_tc(nl, RTM_GETTCLASS, r->ifindex, 0, on_class, NULL, r, e);
 	if (!rc && delay_side)
-		rc = dump(nl, RTM_GETQDISC, on_netem, r, e);
+		rc = kernel_dump_tc(nl, RTM_GETQDISC, r->ifindex, 0, on_netem, NULL, r, e);
 	return rc ? bace_err_context(e, "read counters of `%s'", ifname) : 0;
 }
 
