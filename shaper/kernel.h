@@ -17,6 +17,7 @@ struct if_info {
 	uint32_t gso_max_bytes;
 	uint32_t gso_ipv4_max_bytes;	/* 0: the kernel has none of its own for IPv4 */
 	uint32_t n_tx_queues;
+	uint32_t carrier_changes;	/* up or down, since it was made */
 	int master;		/* 0: none */
 	char slave_kind[16];	/* "bond", "bridge", ... of the master; "" */
 };

@@ -35,6 +35,7 @@ static int parse_link(const struct nlmsghdr *nlh, void *arg)
 	attr_u32(tb[IFLA_GSO_MAX_SIZE], &i->gso_max_bytes);
 	attr_u32(tb[GSO_IPV4_MAX_SIZE], &i->gso_ipv4_max_bytes);
 	attr_u32(tb[IFLA_NUM_TX_QUEUES], &i->n_tx_queues);
+	attr_u32(tb[IFLA_CARRIER_CHANGES], &i->carrier_changes);
 	attr_u32(tb[IFLA_MASTER], (uint32_t *)&i->master);
 	attr_str(tb[IFLA_IFNAME], i->ifname, sizeof(i->ifname));
 	parse_slave_kind(tb[IFLA_LINKINFO], i);

@@ -148,6 +148,22 @@ static int read_line(struct delay_line *line, const struct reader *r, struct bac
 	return 0;
 }
 
+/* A cell in which an interface was down, however briefly, measured that. */
+static int count_carrier(struct netlink *nl, const struct shape_spec *spec, struct shape_stats *out, struct bace_err *e)
+{
+	const char *const names[] = { spec->egress, strcmp(spec->ingress, spec->egress) ? spec->ingress : "" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct if_info info;
+		int rc = names[i][0] ? kernel_if_info(nl, names[i], &info, e) : 0;
+
+		if (rc)
+			return rc;
+		out->carrier_changes += names[i][0] ? info.carrier_changes : 0;
+	}
+	return 0;
+}
+
 int stats_read(struct netlink *nl, const struct shape_spec *spec, struct delay_line *line,
 	       struct shape_stats *out, struct bace_err *e)
 {
@@ -171,6 +187,8 @@ int stats_read(struct netlink *nl, const struct shape_spec *spec, struct delay_l
 	if (any_rate)
 		rc = read_side(nl, spec->egress, false, &r, e);
 	out->at_ns = bace_mono_ns();
+	if (!rc)
+		rc = count_carrier(nl, spec, out, e);
 	if (!rc && netem && spec->n_links)
 		rc = read_side(nl, spec->ingress, true, &r, e);
 	if (!rc && line)

@@ -137,7 +137,7 @@ static void test_stats(void **state)
 	struct shape_stats in = { .at_ns = 1234567890123, .n = 2, .v = v, .delay = DELAY_NETEM,
 		.lateness_p99_ns = 81000, .lateness_mean_ns = -12, .lateness_max_ns = 2700000,
 		.lateness_n = 5, .delay_realtime = true, .queue_drops = 1, .user_drops = 2,
-		.delay_alive = true, .drift_repairs = 3, .trace_changes = 4, .trace_late_p99_ns = 5,
+		.delay_alive = true, .carrier_changes = 8, .drift_repairs = 3, .trace_changes = 4, .trace_late_p99_ns = 5,
 		.trace_late_max_ns = 6 }, out;
 	struct bace_err e = { 0 };
 	json_t *j = wire_encode_stats(&in);
@@ -152,6 +152,7 @@ static void test_stats(void **state)
 	assert_true(out.delay_realtime && out.delay_alive);
 	assert_int_equal(out.queue_drops, 1);
 	assert_int_equal(out.user_drops, 2);
+	assert_int_equal(out.carrier_changes, 8);
 	assert_int_equal(out.drift_repairs, 3);
 	assert_int_equal(out.trace_changes, 4);
 	assert_int_equal(out.trace_late_p99_ns, 5);
