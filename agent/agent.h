@@ -76,7 +76,7 @@ void lease_trace(struct lease *l, json_int_t id, const struct wire_trace *head, 
 /* Shaping reverts. id 0: nobody waits for an answer. */
 void lease_drop(struct lease *l, json_int_t id);
 
-/* ---- workers.c ---- */
+/* ---- workers.c, output.c, children.c ---- */
 struct launch {
 	json_int_t cell;
 	int rank;
@@ -93,16 +93,22 @@ int worker_tell(struct agent *a, json_int_t cell, int rank, const json_t *line, 
 void workers_stop(struct agent *a, json_int_t cell, json_int_t id);
 /* Calls fn with the process id of each. */
 void workers_each(const struct agent *a, void (*fn)(void *arg, pid_t pid), void *arg);
-/* Kills, waits, frees: at the end of the process. */
+/* Kills, waits for all that they left behind too, frees: at the end of the process. */
 void workers_end(struct agent *a);
+/* Part of it: forgets them. */
+void workers_free(struct agent *a);
 
 /* ---- spawn.c ---- */
 struct spawned {
 	pid_t pid;
 	int in, out, err;	/* this end of its standard streams, non-blocking */
+	bool bound;		/* to these processors, as the kernel has it */
 };
 
-/* binding: a CPU list to be bound to, or empty. */
+/* Each worker takes three files of this process. Once, at the start. */
+#define SPAWN_FILES 8192
+void spawn_raise_files(void);
+/* cpus: to be bound to; NULL: all that this process may use. */
 int spawn_worker(const char *path, const cpu_set_t *cpus, struct spawned *out, struct bace_err *e);
 
 /* ---- bind.c: which cores a rank gets (hwloc) ---- */

@@ -288,6 +288,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bace-agent: %s\n", e.msg);
 		return BACE_EXIT_INPUT;
 	}
+	spawn_raise_files();
 	srandom((unsigned)(bace_mono_ns() ^ getpid()));
 	if (run(&a, &e)) {
 		fprintf(stderr, "bace-agent: %s\n", e.msg);
