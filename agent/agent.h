@@ -49,6 +49,8 @@ struct agent {
 	struct stop_request *stops;
 	struct monitor *monitor;
 	struct metrics *metrics;	/* NULL: not asked for */
+	uint16_t trace_region;		/* a trace that is still coming, in pieces */
+	struct shape_trace trace;
 };
 
 /* ---- session.c ---- */
@@ -61,6 +63,8 @@ void session_answer(struct agent *a, uint32_t session, json_int_t id, json_t *bo
 
 /* ---- requests.c ---- */
 void request_handle(struct agent *a, const char *type, json_int_t id, const json_t *msg);
+/* What was begun and not ended: the session is over. */
+void requests_forget(struct agent *a);
 
 /* ---- lease.c: the client of bace-shaperd, in a thread: its calls block ---- */
 int lease_open(struct agent *a, struct lease **out, struct bace_err *e);

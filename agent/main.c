@@ -126,6 +126,7 @@ static void finish(struct agent *a)
 	if (a->conn)
 		wire_free(a->conn);
 	a->conn = NULL;
+	requests_forget(a);
 	monitor_close(a->monitor);
 	metrics_close(a->metrics);
 	lease_close(a->lease);

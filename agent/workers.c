@@ -133,7 +133,7 @@ int worker_launch(struct agent *a, const struct launch *l, json_t **answer, stru
 	}
 	if (bind && !s.bound) {
 		bind = false;
-		snprintf(binding, sizeof(binding), "not bound: this process may not use all of the processors chosen");
+		snprintf(binding, sizeof(binding), "not bound: the kernel did not give it the processors chosen");
 	}
 	rc = worker_watch(w, &s);
 	bace_cleanup_close(&s.in);
