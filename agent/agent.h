@@ -6,6 +6,7 @@
 #ifndef BACE_AGENT_H
 #define BACE_AGENT_H
 
+#include <net/if.h>
 #include <sched.h>
 #include <sys/types.h>
 
@@ -134,5 +135,7 @@ void metrics_close(struct metrics *m);
  * can do here (in a namespace of its own), and whether there are GPUs. */
 void inventory_probe(void);
 json_t *inventory(struct agent *a);
+/* Part of it: of that list (may be NULL), as many as the hello has room for. */
+json_t *inventory_interfaces(const struct if_nameindex *all, int *left_out);
 
 #endif
