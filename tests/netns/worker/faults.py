@@ -341,7 +341,7 @@ class Agent(Fault):
         job = self.slow(2).begin()
         job.ranks[0].process.stdout.close()
         job.ranks[0].process.stdout = None
-        self.assertNotEqual(job.ranks[0].end(), 0)
+        self.assertEqual(job.ranks[0].end(), 1)
 
     def probe_server(self, ns=None, addr="127.0.0.1"):
         server = self.worker({"mode": "probe-server", "addr": addr}, ns)
