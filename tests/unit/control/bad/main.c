@@ -56,6 +56,8 @@ int main(void)
 		puts("{\"event\":\"surprise\"}");
 	if (strstr(line, "\"binary\""))
 		puts("\xff\xfe");
+	if (strstr(line, "\"nul\""))
+		fwrite("a\0b\n", 1, 4, stdout);
 	if (strstr(line, "\"early-done\""))
 		puts("{\"event\":\"done\"}");
 	if (strstr(line, "\"foreign-port\""))
@@ -67,6 +69,10 @@ int main(void)
 		return leave_a_daemon();
 	if (strstr(line, "\"dies\"")) {
 		fputs("out of luck\n", stderr);
+		return 7;
+	}
+	if (strstr(line, "\"dies-badly\"")) {
+		fputs("out of \xff luck\n", stderr);
 		return 7;
 	}
 	pause();
