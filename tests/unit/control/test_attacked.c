@@ -188,13 +188,43 @@ static void deaf(SSL *s)
 {
 	static const char bad[] = "{\"v\":1,\"type\":\"nonsense-nonsense-nonsense\",\"id\":2}";
 
-	accept_hello(s);
-	for (int i = 0; i < 200000; i++) {
-		uint32_t head = htonl(sizeof(bad) - 1);
+	uint32_t head = htonl(sizeof(bad) - 1);
+	struct bace_buf many = { 0 };
 
-		if (SSL_write(s, &head, sizeof(head)) <= 0 || SSL_write(s, bad, sizeof(bad) - 1) <= 0)
-			break;
+	accept_hello(s);
+	for (int i = 0; i < 500; i++) {
+		bace_buf_add(&many, &head, sizeof(head));
+		bace_buf_add(&many, bad, sizeof(bad) - 1);
 	}
+	for (int i = 0; i < 400 && SSL_write(s, many.p, (int)many.len) > 0; i++)
+		;
+	bace_buf_free(&many);
+}
+
+static void read_all(SSL *s, void *to, size_t n)
+{
+	int got;
+
+	for (size_t have = 0; have < n; have += (size_t)got) {
+		got = SSL_read(s, (char *)to + have, (int)(n - have));
+		if (got <= 0)
+			fail_msg("the agent hung up");
+	}
+}
+
+static json_t *read_json(SSL *s)
+{
+	uint32_t head;
+	char *text;
+	json_t *j;
+
+	read_all(s, &head, sizeof(head));
+	text = malloc(ntohl(head));
+	read_all(s, text, ntohl(head));
+	j = json_loadb(text, ntohl(head), 0, NULL);
+	assert_non_null(j);
+	free(text);
+	return j;
 }
 
 static void send_json(SSL *s, json_t *msg)
@@ -206,6 +236,12 @@ static void send_json(SSL *s, json_t *msg)
 	json_decref(msg);
 }
 
+static void send_launch(SSL *s, int rank, const char *name)
+{
+	send_json(s, json_pack("{s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:s,s:s,s:{s:s}}", "v", 1, "type", "launch", "id", 2 + rank,
+		"cell", 1, "rank", rank, "slot", 0, "slots", 0, "program", "worker", "nic", "", "config", "name", name));
+}
+
 /* Workers that read nothing, and lines for them without end; no answer is read. */
 static void stuffed(SSL *s)
 {
@@ -215,10 +251,8 @@ static void stuffed(SSL *s)
 	memset(line, 'x', 900000);
 	line[900000] = '\0';
 	for (int i = 0; i < 4; i++)
-		send_json(s, json_pack("{s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:s,s:s,s:{s:s}}", "v", 1, "type", "launch", "id", 2 + i,
-			"cell", 1, "rank", i, "slot", 0, "slots", 0, "program", "worker", "nic", "", "config",
-			"name", "silent"));
-	for (int i = 0; i < 64; i++)
+		send_launch(s, i, "silent");
+	for (int i = 0; i < 40; i++)
 		send_json(s, json_pack("{s:i,s:s,s:i,s:i,s:i,s:{s:s}}", "v", 1, "type", "tell", "id", 10 + i, "cell", 1,
 				       "rank", i % 4, "line", "x", line));
 	free(line);
@@ -233,7 +267,7 @@ static void planned(SSL *s)
 	json_t *j = wire_encode_shape(&spec);
 
 	accept_hello(s);
-	for (int i = 0; i < 60; i++)
+	for (int i = 0; i < 40; i++)
 		send_json(s, json_pack("{s:i,s:s,s:i,s:O}", "v", 1, "type", "plan", "id", 2 + i, "spec", j));
 	json_decref(j);
 	free(spec.links);
@@ -283,6 +317,54 @@ static void test_false_controllers(void **state)
 	world_close(&w);
 	for (int i = 0; i < 2; i++)
 		SSL_CTX_free(r.ctx[i]);
+}
+
+/* Many ranks of one host write as much as their pipes hold and end at once, while
+ * the controller is busy with something else: all of it comes, then that they
+ * ended, and the session lives. */
+static void test_all_end_at_once(void **state)
+{
+	enum { N = 120, EACH = 65536 };
+	static size_t bytes[N];
+	int n_ended = 0, small = 65536;
+	struct rogue r;
+	struct world w;
+	SSL *s;
+
+	rogue_open(&r);
+	setsockopt(r.listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	world_open(&w, 1);
+	w.worker_dir = bad_worker_dir;
+	wire_key_derive(w.key, "h0", agent_key);
+	world_agent_at(&w, 0, r.port);
+	s = rogue_accept(&r, true);
+	assert_non_null(s);
+	accept_hello(s);
+	for (int i = 0; i < N; i++)
+		send_launch(s, i, "burst");
+	sleep(1);
+	while (n_ended < N) {
+		json_t *j = read_json(s);
+		const char *type = json_string_value(json_object_get(j, "type"));
+		json_int_t rank = json_integer_value(json_object_get(j, "rank"));
+
+		assert_string_not_equal(type, "error");
+		assert_true(rank >= 0 && rank < N);
+		if (!strcmp(type, "output"))
+			bytes[rank] += json_string_length(json_object_get(j, "text"));
+		if (!strcmp(type, "exit")) {
+			assert_int_equal(bytes[rank], EACH);
+			n_ended++;
+		}
+		json_decref(j);
+	}
+	check_agent_memory(w.agents[0], "120 ends");
+	close(SSL_get_fd(s));
+	SSL_free(s);
+	close(r.listener);
+	for (int i = 0; i < 2; i++)
+		SSL_CTX_free(r.ctx[i]);
+	world_close(&w);
 }
 
 /* ---- a flood ---- */
@@ -372,7 +454,8 @@ static void test_flood(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_false_controllers), cmocka_unit_test(test_flood) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_false_controllers),
+					    cmocka_unit_test(test_all_end_at_once), cmocka_unit_test(test_flood) };
 
 	return fixture_args(argc, argv) ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
 }
