@@ -178,14 +178,19 @@ static int on_listener(struct watch *w, uint32_t events, int64_t now, struct bac
 {
 	struct hop *h = w->owner;
 	struct pending *p;
-	int fd, rc = net_accept(w->fd, congestion_control(h), &fd, e);
+	struct bace_err why = { 0 };
+	int fd, rc = net_accept(w->fd, congestion_control(h), &fd, &why);
 
 	if (is_full(rc)) {
-		make_room_for_files(h, e);
+		make_room_for_files(h, &why);
 		return 0;
 	}
-	if (rc)
-		return rc == -EAGAIN ? 0 : hop_context(h, e);
+	if (rc == -EAGAIN)
+		return 0;
+	if (rc) {
+		*e = why;
+		return hop_context(h, e);
+	}
 	p = free_pending(h);
 	*p = (struct pending){ .watch = { .fd = fd, .fn = on_pending, .owner = h } };
 	return loop_watch(h->loop, &p->watch, EPOLLIN, e);

@@ -208,6 +208,51 @@ static void test_late_plan(void **state)
 	end(&a, &s);
 }
 
+static void trace_request(struct agent *a, json_int_t id, int region, int n, bool more)
+{
+	struct shape_trace t = { .n = (size_t)n, .v = calloc((size_t)n, sizeof(*t.v)) };
+	const struct wire_trace head = { .region = (uint16_t)region, .more = more };
+	json_t *msg;
+
+	for (int i = 0; i < n; i++)
+		t.v[i] = (struct shape_trace_point){ i, { .set = SHAPE_SET_RATE, .rate_bps = 1000000 } };
+	msg = json_pack("{s:s,s:I,s:o}", "type", "trace", "id", id, "trace", wire_encode_trace(&head, &t));
+	request_handle(a, "trace", id, msg);
+	json_decref(msg);
+	shape_trace_free(&t);
+}
+
+/* A trace comes in pieces, is played when it is whole, and is of one link. */
+static void test_trace_in_pieces(void **state)
+{
+	json_int_t whole = 4, late = 12;
+	struct agent a;
+	struct silent s;
+
+	begin(&a, &s);
+	lease_drop(a.lease, 2);
+	trace_request(&a, 3, 7, 1000, true);
+	assert_int_equal(told_answer(3), 0);
+	assert_int_equal(a.trace.n, 1000);
+	/* Nothing is shaped: that is what bace-shaperd's client says of the whole. */
+	trace_request(&a, whole, 7, 500, false);
+	assert_int_equal(a.trace.n, 0);
+	assert_true(spin(&a, is_answered, &whole));
+	assert_int_equal(told_answer(whole), ENOTCONN);
+	trace_request(&a, 5, 7, 10, true);
+	trace_request(&a, 6, 8, 10, true);
+	assert_int_equal(told_answer(6), EPROTO);
+	assert_int_equal(a.trace.n, 0);
+	for (int i = 0; i < 5; i++)
+		trace_request(&a, 7 + i, 7, 10000, true);
+	assert_int_equal(told_answer(11), 0);
+	assert_int_equal(a.trace.n, 50000);
+	trace_request(&a, late, 7, 1, false);
+	assert_int_equal(told_answer(late), EINVAL);
+	assert_int_equal(a.trace.n, 0);
+	end(&a, &s);
+}
+
 /* With its backlog full of those who were given up, connecting ends too. */
 static void test_stopped_for_long(void **state)
 {
@@ -244,6 +289,7 @@ int main(void)
 		cmocka_unit_test(test_queue_is_bounded),
 		cmocka_unit_test(test_drop_while_a_call_waits),
 		cmocka_unit_test(test_late_plan),
+		cmocka_unit_test(test_trace_in_pieces),
 		cmocka_unit_test(test_stopped_for_long),
 	};
 

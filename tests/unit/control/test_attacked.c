@@ -187,7 +187,6 @@ static void garbage(SSL *s)
 static void deaf(SSL *s)
 {
 	static const char bad[] = "{\"v\":1,\"type\":\"nonsense-nonsense-nonsense\",\"id\":2}";
-
 	uint32_t head = htonl(sizeof(bad) - 1);
 	struct bace_buf many = { 0 };
 
