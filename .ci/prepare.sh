@@ -11,10 +11,8 @@ missing_packages() {	# LIST
 	local want
 	want=$(grep -v '^#' "$root/.ci/$1")
 	# shellcheck disable=SC2086
-	dpkg-query -W -f '${Package} ${db:Status-Status}\n' $want 2>/dev/null |
-		awk '$2 == "installed" { print $1 }' | sort > "${TMPDIR:-/tmp}/.bace-have.$$"
-	printf '%s\n' $want | sort | comm -23 - "${TMPDIR:-/tmp}/.bace-have.$$" | tr '\n' ' '
-	rm -f "${TMPDIR:-/tmp}/.bace-have.$$"
+	comm -23 <(printf '%s\n' $want | sort) <(dpkg-query -W -f '${Package} ${db:Status-Status}\n' $want 2>/dev/null |
+		awk '$2 == "installed" { print $1 }' | sort) | tr '\n' ' '
 }
 
 # A list of .ci/; "optional": without them something is skipped.
@@ -52,12 +50,21 @@ install_packages() {
 
 # Targets of ninja; none: everything.
 build() {
+	local path log=$BUILD/build.log
+	# What root made and left, e.g. by one `sudo ./demo.sh`: else it is a stray "Permission denied" later.
+	for path in "$BUILD" "$root/results/bace.db"; do
+		if [ -e "$path" ] && [ ! -w "$path" ]; then
+			echo "$path is not yours: chown -R $(id -un) $path, or set BUILD to another folder" >&2
+			exit 3
+		fi
+	done
+	mkdir -p "$BUILD"
 	say "building into $BUILD"
 	if [ ! -f "$BUILD/build.ninja" ]; then
-		meson setup "$BUILD" "$root" >"$root/.build.log" 2>&1 ||
-			{ tail -n 30 "$root/.build.log" >&2; exit 1; }
+		meson setup "$BUILD" "$root" >"$log" 2>&1 ||
+			{ tail -n 30 "$log" >&2; exit 1; }
 	fi
-	ninja -C "$BUILD" "$@" >"$root/.build.log" 2>&1 || { tail -n 60 "$root/.build.log" >&2; exit 1; }
-	rm -f "$root/.build.log"
+	ninja -C "$BUILD" "$@" >"$log" 2>&1 || { tail -n 60 "$log" >&2; exit 1; }
+	rm -f "$log"
 	say "built"
 }

@@ -133,11 +133,6 @@ static void limit_answer(const struct lease *l, int ms)
 	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
 
-static bool worth_retrying(int rc)
-{
-	return rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY;
-}
-
 static bool is_dropping(struct lease *l)
 {
 	bool is;
@@ -158,7 +153,7 @@ static int connect_shaperd(struct lease *l, struct bace_err *e)
 	if (!l->agent->cfg.shaperd_path)
 		return bace_fail(e, ENOTSUP, "agent was started without --shaperd: it cannot shape");
 	while ((rc = shaperd_connect(l->agent->cfg.shaperd_path, &l->client, e)) &&
-	       worth_retrying(rc) && bace_mono_ns() < until && !is_dropping(l))
+	       (rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY) && bace_mono_ns() < until && !is_dropping(l))
 		usleep(RETRY_US);
 	if (rc)
 		return rc;
@@ -205,6 +200,12 @@ static void drop(struct lease *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
+/* Of our monotonic clock: bace-shaperd is told the time of day of this host. */
+static int64_t trace_start_real_ns(const struct wire_trace *t)
+{
+	return t->start_mono_ns ? bace_wall_ns() + (t->start_mono_ns - bace_mono_ns()) : t->start_real_ns;
+}
+
 static void do_job(struct lease *l, struct lease_job *j)
 {
 	if (is_late(l, j)) {
@@ -229,7 +230,7 @@ static void do_job(struct lease *l, struct lease_job *j)
 		break;
 	case LEASE_TRACE:
 		j->rc = l->client ? shaperd_trace(l->client, j->head.region, &j->trace, j->head.loop,
-						  j->head.start_real_ns, &j->e)
+						  trace_start_real_ns(&j->head), &j->e)
 				  : nothing_shaped(j);
 		break;
 	case LEASE_STATS:

@@ -36,7 +36,8 @@ struct bace_err {
 int bace_fail(struct bace_err *e, int errnum, const char *fmt, ...) BACE_PRINTF(3, 4);
 /* As bace_fail, with ": strerror(errnum)" appended. */
 int bace_fail_errno(struct bace_err *e, int errnum, const char *fmt, ...) BACE_PRINTF(3, 4);
-/* Puts "CONTEXT: " before the message that is there; returns -e->errnum. */
+/* Puts "CONTEXT: " before the message that is there; returns -e->errnum. With e
+ * NULL what happened is not known: -EINVAL. */
 int bace_err_context(struct bace_err *e, const char *fmt, ...) BACE_PRINTF(2, 3);
 
 /* ---- diagnostics about input: all errors of a file at once ---- */
@@ -105,6 +106,9 @@ int64_t bace_wall_ns(void);	/* CLOCK_REALTIME */
 int bace_parse_rate_bps(const char *s, uint64_t *bps, struct bace_err *e);
 int bace_parse_time_ns(const char *s, int64_t *ns, struct bace_err *e);
 int bace_parse_size_bytes(const char *s, uint64_t *bytes, struct bace_err *e);
+/* Digits only, from lo to hi; false otherwise, and *out is as it was. */
+bool bace_parse_whole(const char *s, uint64_t lo, uint64_t hi, uint64_t *out);
+bool bace_parse_int(const char *s, int lo, int hi, int *out);	/* lo: not below 0 */
 
 #define BACE_FMT_MAX 32
 /* Shortest exact-enough form, e.g. "4.24 Gbit/s", "38.2 ms", "500 kB". Return buf. */
@@ -149,7 +153,10 @@ int bace_grow(void *pp, size_t *cap, size_t need, size_t item_size);
 const char *bace_nearest(const char *word, const char *const *known, size_t n);
 
 /* ---- files ---- */
+/* The whole file, malloc'd and with a NUL behind it; len may be NULL. -EFBIG: longer
+ * than max_bytes; -EISDIR; others of open and read. */
 int bace_read_file(const char *path, size_t max_bytes, char **text, size_t *len, struct bace_err *e);
+/* Goes on after signals and short writes. */
 int bace_write_all(int fd, const void *p, size_t n);
 
 /* A file written whole or not at all: into a new file beside it, renamed when

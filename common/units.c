@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -253,4 +254,29 @@ int bace_parse_time_ns(const char *s, int64_t *ns, struct bace_err *e)
 int bace_parse_size_bytes(const char *s, uint64_t *bytes, struct bace_err *e)
 {
 	return parse_quantity(s, &size, bytes, e);
+}
+
+bool bace_parse_whole(const char *s, uint64_t lo, uint64_t hi, uint64_t *out)
+{
+	unsigned long long v;
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return false;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	if (errno || *end || v < lo || v > hi)
+		return false;
+	*out = v;
+	return true;
+}
+
+bool bace_parse_int(const char *s, int lo, int hi, int *out)
+{
+	uint64_t v;
+
+	if (!bace_parse_whole(s, (uint64_t)lo, (uint64_t)hi, &v))
+		return false;
+	*out = (int)v;
+	return true;
 }

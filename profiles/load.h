@@ -68,8 +68,22 @@ void load_gpus(struct cfg_loader *l, const char *path, struct gpu_table *out);
 void load_models(struct cfg_loader *l, const char *path, struct model_table *out);
 void price_table_free(struct price_table *t);
 
-/* Of a region. */
-bool load_prefixes(config_setting_t *s, struct region *r);
+/* ---- addresses of regions ---- */
+/* Adds to the *n that are there; false if one was wrong. */
+bool load_prefixes(config_setting_t *s, struct shape_prefix v[SHAPE_PREFIXES_MAX], int *n);
+/* Is it an address, and within one of the prefixes? */
+bool load_address_within(const char *address, const struct shape_prefix *v, int n);
+
+struct load_owned {
+	struct shape_prefix prefix;
+	int region, index;	/* whose, and which of its prefixes */
+};
+
+/* Calls fn for each prefix with addresses that `first', another region's, has too.
+ * Sorts v. */
+typedef void (*load_overlap_fn)(const struct load_owned *one, const struct load_owned *first, void *arg);
+void load_overlaps(struct load_owned *v, size_t n, load_overlap_fn fn, void *arg);
+
 /* The machines of a cluster whose regions are known; NULL: none. */
 void load_hosts(struct cfg_loader *l, config_setting_t *list, struct cluster *c);
 

@@ -86,7 +86,7 @@ static bool read_member(config_setting_t *s, void *arg)
 	if (!*m.name || !config_setting_is_group(s))
 		return false;
 	if (config_setting_get_member(s, "prefixes"))
-		load_prefixes(config_setting_get_member(s, "prefixes"), &m.r);
+		load_prefixes(config_setting_get_member(s, "prefixes"), m.r.prefixes, &m.r.n_prefixes);
 	unique = load_unique(s, "name", "region", b->members, b->n, sizeof(m), M(name), m.name);
 	if (!is_given(s, "gpu"))
 		cfg_missing(s, "gpu", "a type of the GPU file, here or for the whole cluster");

@@ -1,6 +1,6 @@
 /*
- * The machines of a real cluster: `prefixes` of a region, and the list `hosts`
- * of a cluster file. A lab makes its own and reads neither.
+ * The machines of a real cluster: the list `hosts` of a cluster file. A lab makes
+ * its own and does not read it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,27 +32,6 @@ static const struct cfg_key host_keys[] = {
 	{ "shaperd", CFG_TEXT, 0, H(shaperd), HOST_TEXT(shaperd) },
 };
 
-bool load_prefixes(config_setting_t *s, struct region *r)
-{
-	int n = config_setting_is_array(s) || config_setting_is_list(s) ? config_setting_length(s) : 0;
-	bool ok = n > 0 && n <= (int)ARRAY_LEN(r->prefixes);
-
-	if (!ok)
-		cfg_error(s, "must be an array of 1 to %zu address prefixes", ARRAY_LEN(r->prefixes));
-	for (int i = 0; ok && i < n; i++) {
-		config_setting_t *element = config_setting_get_elem(s, (unsigned)i);
-		const char *text = config_setting_get_string(element);
-		struct bace_err e = { 0 };
-
-		if (!text || shape_prefix_parse(text, &r->prefixes[i], &e)) {
-			cfg_error(element, "%s", text ? e.msg : "must be a string like \"10.16.0.0/16\"");
-			ok = false;
-		}
-	}
-	r->n_prefixes = ok ? n : 0;
-	return ok;
-}
-
 static int region_of(const struct hosts *b, config_setting_t *s, const char *name)
 {
 	const struct cluster *c = b->c;
@@ -68,23 +47,43 @@ static int region_of(const struct hosts *b, config_setting_t *s, const char *nam
 	return i;
 }
 
+static bool check_address(const struct hosts *b, config_setting_t *s, const struct cluster_host *h)
+{
+	config_setting_t *address = config_setting_get_member(s, "address");
+	const struct region *r = &b->c->regions[h->region];
+	struct shape_prefix p;
+
+	if (strchr(h->address, '/') || shape_prefix_parse(h->address, &p, NULL)) {
+		cfg_error(address, "must be the address at which ranks listen, like \"10.16.0.10\"");
+		return false;
+	}
+	/* A region without prefixes is another error. A gateway's own is not shaped. */
+	if (r->n_prefixes && !h->gateway && !load_address_within(h->address, r->prefixes, r->n_prefixes)) {
+		cfg_error(address, "must be within a prefix of its region, or the way to it is not shaped");
+		return false;
+	}
+	return true;
+}
+
+static bool check_interface(config_setting_t *s, const char *key, const char *name)
+{
+	if (!*name || shape_is_ifname(name))
+		return true;
+	cfg_error(config_setting_get_member(s, key), "must be the name of an interface");
+	return false;
+}
+
 static bool read_host(config_setting_t *s, void *arg)
 {
 	struct hosts *b = arg;
 	struct entry e = { .h.shaperd = CLUSTER_SHAPERD };
-	config_setting_t *address = config_setting_is_group(s) ? config_setting_get_member(s, "address") : NULL;
-	struct shape_prefix p;
-	struct bace_err err = { 0 };
 
 	if (!cfg_read(s, host_keys, ARRAY_LEN(host_keys), &e))
 		return false;
 	e.h.region = region_of(b, s, e.region);
-	if (e.h.region < 0)
+	if (e.h.region < 0 || !check_address(b, s, &e.h) || !check_interface(s, "egress", e.h.egress) ||
+	    !check_interface(s, "ingress", e.h.ingress))
 		return false;
-	if (strchr(e.h.address, '/') || shape_prefix_parse(e.h.address, &p, &err)) {
-		cfg_error(address, "must be the address at which ranks listen, like \"10.16.0.10\"");
-		return false;
-	}
 	if (e.h.gateway && (!*e.h.egress || !*e.h.ingress)) {
 		cfg_error(s, "a gateway needs `egress', its interface towards the other regions, and `ingress', "
 			  "the one towards its own hosts");
@@ -125,6 +124,36 @@ static void check_region(const struct cluster *c, config_setting_t *list, int re
 		cfg_error(list, "region %s needs `prefixes', the addresses of its hosts", r->name);
 }
 
+struct overlapping {
+	const struct cluster *c;
+	config_setting_t *list;
+};
+
+static void on_overlap(const struct load_owned *one, const struct load_owned *first, void *arg)
+{
+	const struct overlapping *o = arg;
+	char text[64], other[64];
+
+	cfg_error(o->list, "has %s of region %s within %s of region %s: an address is in one region",
+		  shape_prefix_format(&one->prefix, text), o->c->regions[one->region].name,
+		  shape_prefix_format(&first->prefix, other), o->c->regions[first->region].name);
+}
+
+static void check_overlaps(struct cfg_loader *l, const struct cluster *c, config_setting_t *list)
+{
+	CLEANUP_FREE struct load_owned *v = calloc((size_t)c->n_regions * SHAPE_PREFIXES_MAX + 1, sizeof(*v));
+	size_t n = 0;
+
+	if (!v) {
+		cfg_no_memory(l);
+		return;
+	}
+	for (int i = 0; i < c->n_regions; i++)
+		for (int j = 0; j < c->regions[i].n_prefixes; j++)
+			v[n++] = (struct load_owned){ c->regions[i].prefixes[j], i, j };
+	load_overlaps(v, n, on_overlap, &(struct overlapping){ c, list });
+}
+
 void load_hosts(struct cfg_loader *l, config_setting_t *list, struct cluster *c)
 {
 	struct hosts b = { .l = l, .c = c };
@@ -133,4 +162,5 @@ void load_hosts(struct cfg_loader *l, config_setting_t *list, struct cluster *c)
 		return;
 	for (int r = 0; r < c->n_regions; r++)
 		check_region(c, list, r);
+	check_overlaps(l, c, list);
 }

@@ -45,47 +45,14 @@ static const struct cfg_key host_keys[] = {
 };
 
 /* ---- regions ---- */
-static bool read_prefix(config_setting_t *s, struct shape_region *r)
-{
-	const char *text = config_setting_get_string(s);
-	struct bace_err e;
-
-	if (!text) {
-		cfg_error(s, "must be a string such as \"10.16.0.0/16\" or \"fd00:16::/32\"");
-		return false;
-	}
-	if (shape_prefix_parse(text, &r->prefixes[r->n_prefixes], &e)) {
-		cfg_error(s, "%s", e.msg);
-		return false;
-	}
-	r->n_prefixes++;
-	return true;
-}
-
-static void read_prefixes(config_setting_t *s, struct shape_region *r)
-{
-	int n = config_setting_is_array(s) || config_setting_is_list(s) ? config_setting_length(s) : 0;
-
-	if (!n || n > SHAPE_PREFIXES_MAX) {
-		cfg_error(s, "must be an array of 1 to %d address prefixes", SHAPE_PREFIXES_MAX);
-		return;
-	}
-	for (int i = 0; i < n; i++)
-		read_prefix(config_setting_get_elem(s, (unsigned)i), r);
-}
-
 static void check_probe(config_setting_t *s, const struct shape_region *r)
 {
 	struct shape_prefix p;
 
-	if (shape_prefix_parse(r->probe, &p, NULL) || strchr(r->probe, '/')) {
+	if (shape_prefix_parse(r->probe, &p, NULL) || strchr(r->probe, '/'))
 		cfg_error(s, "must be the address of a host");
-		return;
-	}
-	for (int i = 0; i < r->n_prefixes; i++)
-		if (shape_prefix_covers(&r->prefixes[i], p.family, p.addr))
-			return;
-	cfg_error(s, "must be within a prefix of its region, or the way to it is not shaped");
+	else if (!load_address_within(r->probe, r->prefixes, r->n_prefixes))
+		cfg_error(s, "must be within a prefix of its region, or the way to it is not shaped");
 }
 
 static bool read_region(config_setting_t *s, void *arg)
@@ -100,7 +67,7 @@ static bool read_region(config_setting_t *s, void *arg)
 	prefixes = config_setting_get_member(s, "prefixes");
 	probe = config_setting_get_member(s, "probe");
 	if (prefixes)
-		read_prefixes(prefixes, &r);
+		load_prefixes(prefixes, r.prefixes, &r.n_prefixes);
 	if (probe && r.probe[0] && r.n_prefixes)
 		check_probe(probe, &r);
 	if (!*r.name)
@@ -159,25 +126,20 @@ void shape_region_suggest(const struct shape_building *b, const char *name, char
 }
 
 /* ---- no address in two regions ---- */
-struct owned {
-	struct shape_prefix prefix;
-	int region, index;
-};
-
-static int by_prefix(const void *a, const void *b)
+static void on_overlap(const struct load_owned *one, const struct load_owned *first, void *arg)
 {
-	const struct owned *x = a, *y = b;
-	int c = shape_prefix_cmp(&x->prefix, &y->prefix);
+	const struct shape_building *b = arg;
+	config_setting_t *s = config_setting_get_member(b->region_settings[one->region], "prefixes");
+	char text[64];
 
-	return c ? c : x->region - y->region;
+	cfg_error(config_setting_get_elem(s, (unsigned)one->index), "overlaps %s of region %s: an address is in one region",
+		  shape_prefix_format(&first->prefix, text), b->out->regions[first->region].name);
 }
 
 static void check_overlaps(struct shape_building *b)
 {
-	CLEANUP_FREE struct owned *v = calloc(b->n_regions * SHAPE_PREFIXES_MAX + 1, sizeof(*v));
-	const struct owned *last = NULL;
+	CLEANUP_FREE struct load_owned *v = calloc(b->n_regions * SHAPE_PREFIXES_MAX + 1, sizeof(*v));
 	size_t n = 0;
-	char text[64];
 
 	if (!v) {
 		cfg_no_memory(b->l);
@@ -185,39 +147,19 @@ static void check_overlaps(struct shape_building *b)
 	}
 	for (size_t i = 0; i < b->n_regions; i++)
 		for (int j = 0; j < b->out->regions[i].n_prefixes; j++)
-			v[n++] = (struct owned){ b->out->regions[i].prefixes[j], (int)i, j };
-	qsort(v, n, sizeof(*v), by_prefix);
-	/* In this order the nearest one kept covers whatever any of them does. */
-	for (size_t i = 0; i < n; i++) {
-		config_setting_t *s;
-
-		if (!last || !shape_prefix_covers(&last->prefix, v[i].prefix.family, v[i].prefix.addr)) {
-			last = &v[i];
-			continue;
-		}
-		if (last->region == v[i].region)
-			continue;
-		s = config_setting_get_member(b->region_settings[v[i].region], "prefixes");
-		cfg_error(config_setting_get_elem(s, (unsigned)v[i].index),
-			  "overlaps %s of region %s: an address is in one region",
-			  shape_prefix_format(&last->prefix, text), b->out->regions[last->region].name);
-	}
+			v[n++] = (struct load_owned){ b->out->regions[i].prefixes[j], (int)i, j };
+	load_overlaps(v, n, on_overlap, b);
 }
 
 /* ---- hosts ---- */
-static bool is_ifname(const char *s)
-{
-	return *s && strcmp(s, ".") && strcmp(s, "..") && !s[strcspn(s, "/: \t\n")];
-}
-
 static void check_interfaces(config_setting_t *s, const struct shape_file *f, struct shape_host *h)
 {
 	config_setting_t *ingress = config_setting_get_member(s, "ingress");
 	config_setting_t *egress = config_setting_get_member(s, "egress");
 
-	if (egress && h->egress[0] && !is_ifname(h->egress))
+	if (egress && h->egress[0] && !shape_is_ifname(h->egress))
 		cfg_error(egress, "must be the name of an interface");
-	if (ingress && h->ingress[0] && !is_ifname(h->ingress))
+	if (ingress && h->ingress[0] && !shape_is_ifname(h->ingress))
 		cfg_error(ingress, "must be the name of an interface");
 	if (f->mode == SHAPE_HOST) {
 		if (ingress)

@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,4 +88,9 @@ bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uin
 	if (p->family != family || memcmp(p->addr, addr, whole))
 		return false;
 	return !rest || (uint8_t)(p->addr[whole] ^ addr[whole]) >> (8 - rest) == 0;
+}
+
+bool shape_is_ifname(const char *s)
+{
+	return *s && strlen(s) < IFNAMSIZ && strcmp(s, ".") && strcmp(s, "..") && !s[strcspn(s, "/: \t\n\v\f\r")];
 }

@@ -43,6 +43,8 @@ struct gpu_type {
 };
 
 /* ---- address prefixes ---- */
+#define SHAPE_PREFIXES_MAX 16	/* of one region: hosts without a common prefix, both families */
+
 struct shape_prefix {
 	uint8_t family;		/* AF_INET or AF_INET6 */
 	uint8_t len;		/* bits */
@@ -53,6 +55,8 @@ int shape_prefix_parse(const char *s, struct shape_prefix *p, struct bace_err *e
 const char *shape_prefix_format(const struct shape_prefix *p, char buf[64]);
 /* Family, length and no bits beyond the length. */
 int shape_prefix_check(const struct shape_prefix *p, struct bace_err *e);
+/* A name that the kernel takes for an interface? */
+bool shape_is_ifname(const char *s);
 
 struct region {
 	char name[NAME_LEN];
@@ -64,7 +68,7 @@ struct region {
 	int64_t intra_latency_ns;	/* of intra-region hops, 0 unless given */
 	struct price_series price;
 	int n_prefixes;		/* addresses of its hosts on a real cluster, or 0 */
-	struct shape_prefix prefixes[4];
+	struct shape_prefix prefixes[SHAPE_PREFIXES_MAX];
 };
 
 /* A machine of a real cluster. A lab makes its own. */
@@ -309,7 +313,6 @@ bool shape_prefix_covers(const struct shape_prefix *p, uint8_t family, const uin
 #define SOCKETS_PER_HOP_MAX 16
 
 /* ---- shapes: what is done to the links of a group of hosts, by hand ---- */
-#define SHAPE_PREFIXES_MAX 16	/* of one region: hosts without a common prefix, both families */
 #define SHAPE_REGIONS_MAX 16384	/* one class each on an interface */
 
 enum shape_mode { SHAPE_GATEWAY, SHAPE_HOST };

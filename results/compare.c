@@ -1,15 +1,14 @@
 #include "results/compare.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 
 #define LEVEL 0.95
 #define POLICIES_MAX 64
-#define JOBS_MAX 4096
 
 struct interval {
 	double value, lo, hi;
@@ -87,22 +86,24 @@ static void outcomes_free(struct outcomes *o)
 	}
 }
 
-static size_t count(struct store *s, const char *run, const char *sql, struct bace_err *e)
+static int count(struct store *s, const char *run, const char *sql, size_t *n, struct bace_err *e)
 {
 	sqlite3_stmt *q;
-	size_t n = 0;
+	int rc = store_query(s, sql, run, &q, e);
 
-	if (store_query(s, sql, run, &q, e))
-		return 0;
-	if (sqlite3_step(q) == SQLITE_ROW)
-		n = (size_t)sqlite3_column_int64(q, 0);
+	if (rc)
+		return rc;
+	if (store_next(s, q, &rc, e))
+		*n = (size_t)sqlite3_column_int64(q, 0);
 	sqlite3_finalize(q);
-	return n;
+	return rc;
 }
 
-#define FILTER " AND (?2 IS NULL OR a.policy = ?2) AND (?3 IS NULL OR a.job = ?3)"
-#define PAIRS " FROM job_outcome a JOIN job_outcome b ON b.run_id = a.run_id AND b.policy = a.policy AND b.job = a.job" \
-	" AND b.oracle = 'measured' AND b.finished WHERE a.run_id = ?1 AND a.oracle = 'event-sim' AND a.finished"
+/* One pass over the run's rows: a join of two oracles' would take the square of them. */
+#define PAIRS "(SELECT policy, job, " OUTCOME_BY("event-sim", "jct_s") " sim_jct_s, " OUTCOME_BY("measured", "jct_s") \
+	" jct_s, " OUTCOME_BY("event-sim", "cost_usd") " sim_cost_usd, " OUTCOME_BY("measured", "cost_usd") \
+	" cost_usd FROM job_outcome WHERE run_id = ?1 AND finished GROUP BY policy, job HAVING sum(oracle =" \
+	" 'event-sim') AND sum(oracle = 'measured'))"
 
 static int outcomes_load(struct store *s, const char *run, struct outcomes *o, struct bace_err *e)
 {
@@ -110,26 +111,26 @@ static int outcomes_load(struct store *s, const char *run, struct outcomes *o, s
 	size_t cells, i = 0;
 	int rc;
 
-	*o = (struct outcomes){ .n_policies = count(s, run, "SELECT count(DISTINCT a.policy)" PAIRS, e) };
-	if (!o->n_policies || o->n_policies > POLICIES_MAX)
-		return 0;
-	rc = store_query(s, "WITH p AS (SELECT a.policy policy, a.job job, a.jct_s, b.jct_s, a.cost_usd, b.cost_usd"
-			 PAIRS ") SELECT * FROM p WHERE job IN (SELECT job FROM p GROUP BY job HAVING count(*) ="
+	*o = (struct outcomes){ 0 };
+	rc = count(s, run, "SELECT count(DISTINCT policy) FROM " PAIRS, &o->n_policies, e);
+	if (rc || !o->n_policies || o->n_policies > POLICIES_MAX)
+		return rc;
+	rc = store_query(s, "WITH p AS " PAIRS " SELECT * FROM p WHERE job IN (SELECT job FROM p GROUP BY job HAVING count(*) ="
 			 " (SELECT count(DISTINCT policy) FROM p)) ORDER BY policy, job", run, &q, e);
 	if (rc)
 		return rc;
-	while (sqlite3_step(q) == SQLITE_ROW)
+	while (store_next(s, q, &rc, e))
 		o->n_jobs++;
 	cells = o->n_jobs;
 	o->n_jobs /= o->n_policies;
-	for (int m = 0; m < 2; m++) {
+	for (int m = 0; !rc && m < 2; m++) {
 		o->sim[m] = calloc(cells + 1, sizeof(double));
 		o->measured[m] = calloc(cells + 1, sizeof(double));
 		if (!o->sim[m] || !o->measured[m])
 			rc = bace_fail(e, ENOMEM, "compare: out of memory");
 	}
 	sqlite3_reset(q);
-	for (; !rc && i < cells && sqlite3_step(q) == SQLITE_ROW; i++) {
+	for (; i < cells && store_next(s, q, &rc, e); i++) {
 		o->sim[0][i] = column_number(q, 2);
 		o->measured[0][i] = column_number(q, 3);
 		o->sim[1][i] = column_number(q, 4);
@@ -188,24 +189,23 @@ static int order_of(const struct outcomes *o, int metric, const struct compare_o
 	return 0;
 }
 
-static int jobs_of(struct store *s, const char *run, struct comparison *c, const struct compare_options *o,
-		   struct bace_err *e)
+static int jobs_of(struct comparison *c, const struct compare_options *o, struct bace_err *e)
 {
-	double sign[JOBS_MAX], size[JOBS_MAX];
-	sqlite3_stmt *q;
+	CLEANUP_FREE double *sign = calloc(c->n_jobs + 1, sizeof(double));
+	CLEANUP_FREE double *size = calloc(c->n_jobs + 1, sizeof(double));
 	size_t n = 0;
-	int rc = store_query(s, "SELECT b.jct_s / a.jct_s - 1" PAIRS FILTER " AND a.jct_s > 0", run, &q, e);
 
-	if (rc)
-		return rc;
-	sqlite3_bind_text(q, 2, o->filter.policy, -1, SQLITE_STATIC);
-	sqlite3_bind_text(q, 3, o->filter.job, -1, SQLITE_STATIC);
-	while (n < JOBS_MAX && sqlite3_step(q) == SQLITE_ROW) {
-		sign[n] = column_number(q, 0);
-		size[n] = fabs(sign[n]);
-		n++;
+	if (!sign || !size)
+		return bace_fail(e, ENOMEM, "compare: out of memory");
+	for (size_t i = 0; i < c->n_jobs; i++) {
+		const double *jct_s = c->jobs[i].v[COMPARED_JCT];
+		double x = jct_s[COMPARED_MEASURED] / jct_s[COMPARED_SIM] - 1;
+
+		if (!isfinite(x))
+			continue;
+		sign[n] = x;
+		size[n++] = fabs(x);
 	}
-	sqlite3_finalize(q);
 	c->job_signed = interval_of(sign, n, stats_median, o);
 	c->job_abs = interval_of(size, n, stats_median, o);
 	return 0;
@@ -232,9 +232,9 @@ static int build(struct store *s, const char *run, const struct compare_options 
 	if (!rc)
 		rc = errors_of(c, o, e);
 	if (!rc)
-		rc = jobs_of(s, run, c, o, e);
-	if (!rc)
 		rc = compared_jobs(s, run, &o->filter, &c->jobs, &c->n_jobs, e);
+	if (!rc)
+		rc = jobs_of(c, o, e);
 	if (!rc)
 		rc = compared_policies(c->jobs, c->n_jobs, o, &c->policies, &c->n_policies, e);
 	if (!rc)
@@ -330,14 +330,9 @@ static void print_summary(const struct comparison *c, FILE *to, bool color)
 
 /* ---- JSON ---- */
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *interval_json(const struct interval *i)
 {
-	return json_pack("{s:o, s:o, s:o, s:I}", "value", number(i->value), "lo", number(i->lo), "hi", number(i->hi),
+	return json_pack("{s:o, s:o, s:o, s:I}", "value", json_number(i->value), "lo", json_number(i->lo), "hi", json_number(i->hi),
 			 "n", (json_int_t)i->n);
 }
 
@@ -349,7 +344,7 @@ static json_t *why_json(const struct gap *g)
 		char key[32];
 
 		snprintf(key, sizeof(key), "%s_s", slow_cause_name[i]);
-		json_object_set_new(j, key, number(g->why_s[i]));
+		json_object_set_new(j, key, json_number(g->why_s[i]));
 	}
 	return j;
 }
@@ -357,21 +352,21 @@ static json_t *why_json(const struct gap *g)
 static json_t *placement_json(const struct placement_ref *p, const struct gap *g)
 {
 	json_t *j = json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:i}", "placement_id", (json_int_t)p->id, "policy",
-		p->policy, "job", p->job, "placement", p->placement, "closed_form_s", number(p->closed_form_s),
-		"event_sim_s", number(p->event_sim_s), "measured_median_s", number(p->median_s), "n_steps", p->n_steps);
+		p->policy, "job", p->job, "placement", p->placement, "closed_form_s", json_number(p->closed_form_s),
+		"event_sim_s", json_number(p->event_sim_s), "measured_median_s", json_number(p->median_s), "n_steps", p->n_steps);
 
 	if (j && g->n_steps)
 		json_object_set_new(j, "gap", json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n_steps", g->n_steps,
-			"event_sim_s", number(g->event_sim_s), "measured_mean_s", number(g->measured_s), "computation_late_s", number(g->overrun_s),
-			"messages_slower_s", number(g->transfer_s), "messages_slower_by", why_json(g), "waiting_s",
-			number(g->waiting_s), "unexplained_s", number(g->unexplained_s)));
+			"event_sim_s", json_number(g->event_sim_s), "measured_mean_s", json_number(g->measured_s), "computation_late_s", json_number(g->overrun_s),
+			"messages_slower_s", json_number(g->transfer_s), "messages_slower_by", why_json(g), "waiting_s",
+			json_number(g->waiting_s), "unexplained_s", json_number(g->unexplained_s)));
 	return j;
 }
 
 static json_t *oracles_json(const double v[COMPARED_ORACLES])
 {
-	return json_pack("{s:o, s:o, s:o}", "closed_form", number(v[COMPARED_CLOSED]), "event_sim",
-			 number(v[COMPARED_SIM]), "measured", number(v[COMPARED_MEASURED]));
+	return json_pack("{s:o, s:o, s:o}", "closed_form", json_number(v[COMPARED_CLOSED]), "event_sim",
+			 json_number(v[COMPARED_SIM]), "measured", json_number(v[COMPARED_MEASURED]));
 }
 
 static json_t *jobs_json(const struct comparison *c)
@@ -398,9 +393,9 @@ static json_t *policies_json(const struct comparison *c)
 		for (int k = 0; k < COMPARED_METRICS; k++) {
 			json_t *m = oracles_json(p->v[k]);
 
-			json_object_set_new(m, "mean_error", number(p->error[k]));
-			json_object_set_new(m, "lo", number(p->lo[k]));
-			json_object_set_new(m, "hi", number(p->hi[k]));
+			json_object_set_new(m, "mean_error", json_number(p->error[k]));
+			json_object_set_new(m, "lo", json_number(p->lo[k]));
+			json_object_set_new(m, "hi", json_number(p->hi[k]));
 			json_object_set_new(j, key[k], m);
 		}
 		json_array_append_new(a, j);

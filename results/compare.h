@@ -50,6 +50,9 @@ struct policy_compared {
 	double error[COMPARED_METRICS], lo[COMPARED_METRICS], hi[COMPARED_METRICS];	/* mean over jobs */
 };
 
+/* Of the rows of one job of one policy. */
+#define OUTCOME_BY(oracle, column) "max(CASE oracle WHEN '" oracle "' THEN " column " END)"
+
 /* The jobs that finished by measurement. *out is free()d. */
 int compared_jobs(struct store *s, const char *run, const struct run_filter *f, struct job_compared **out,
 		  size_t *n, struct bace_err *e);

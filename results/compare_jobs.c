@@ -7,19 +7,18 @@
 #include "results/compare.h"
 
 #define LEVEL 0.95
-
+#define EACH(column) OUTCOME_BY("closed-form", column) ", " OUTCOME_BY("event-sim", column) ", " \
+	OUTCOME_BY("measured", column)
 
 int compared_jobs(struct store *s, const char *run, const struct run_filter *f, struct job_compared **out,
 		  size_t *n, struct bace_err *e)
 {
 	sqlite3_stmt *q;
 	size_t cap = 0;
-	int step = SQLITE_DONE, rc = store_query(s, "SELECT m.policy, m.job, c.jct_s, v.jct_s, m.jct_s, c.energy_j,"
-		" v.energy_j, m.energy_j, c.cost_usd, v.cost_usd, m.cost_usd FROM job_outcome m LEFT JOIN job_outcome v"
-		" ON v.run_id = m.run_id AND v.policy = m.policy AND v.job = m.job AND v.oracle = 'event-sim' AND v.finished"
-		" LEFT JOIN job_outcome c ON c.run_id = m.run_id AND c.policy = m.policy AND c.job = m.job AND c.oracle ="
-		" 'closed-form' AND c.finished WHERE m.run_id = ?1 AND m.oracle = 'measured' AND m.finished AND (?2 IS NULL"
-		" OR m.policy = ?2) AND (?3 IS NULL OR m.job = ?3) ORDER BY m.rowid", run, &q, e);
+	int step = SQLITE_DONE, rc = store_query(s, "SELECT policy, job, " EACH("jct_s") ", " EACH("energy_j") ", "
+		EACH("cost_usd") " FROM job_outcome WHERE run_id = ?1 AND finished AND (?2 IS NULL OR policy = ?2) AND (?3 IS"
+		" NULL OR job = ?3) GROUP BY policy, job HAVING sum(oracle = 'measured') ORDER BY " OUTCOME_BY("measured",
+		"rowid"), run, &q, e);
 
 	*out = NULL;
 	*n = 0;

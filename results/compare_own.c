@@ -1,10 +1,10 @@
 /* The results of somebody's own simulator beside a measured run. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "results/compare.h"
 
 #define FILE_MAX (16u << 20)
@@ -14,7 +14,8 @@ enum field { F_POLICY, F_JOB, F_STEP, F_JCT, F_ENERGY, F_COST, N_FIELDS };
 static const char *const field_name[N_FIELDS] = { "policy", "job", "step_s", "jct_s", "energy_j", "cost_usd" };
 
 struct own {
-	char policy[64], job[64], placement[160];	/* placement "": not given */
+	/* placement "": not given; what is longer is cut as a placement_ref's is */
+	char policy[64], job[64], placement[160];
 	double v[N_FIELDS];				/* NAN: not given */
 	double event_sim_s, measured_s;			/* NAN: not measured */
 	double job_measured[COMPARED_METRICS];
@@ -98,7 +99,8 @@ static int read_csv(const char *path, struct owns *out, struct bace_err *e)
 	int at[N_FIELDS], n = 0, line = 0;
 	int rc = bace_read_file(path, FILE_MAX, &text, NULL, e);
 
-	for (char *p = text, *row; !rc && p && (row = strsep(&p, "\n"));) {
+	/* Spreadsheets begin theirs with a byte-order mark. */
+	for (char *p = text && !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text, *row; !rc && p && (row = strsep(&p, "\n"));) {
 		row[strcspn(row, "\r")] = '\0';
 		line++;
 		if (line == 1)
@@ -111,24 +113,44 @@ static int read_csv(const char *path, struct owns *out, struct bace_err *e)
 
 /* ---- the placements: [ { policy, job, placement: [ [region, GPUs], ... ] } ] ---- */
 
-static bool format(const json_t *path, char *out, size_t cap)
+static bool format(const json_t *path, struct bace_buf *out)
 {
 	const json_t *part;
-	size_t i, len = 0;
+	size_t i;
 
 	json_array_foreach(path, i, part) {
 		const char *region = json_string_value(json_array_get(part, 0));
 		const json_t *gpus = json_array_get(part, 1);
-		int k;
 
-		if (!region || !json_is_integer(gpus))
+		if (!region || !json_is_integer(gpus) ||
+		    bace_buf_addf(out, "%s%s:%lld", i ? " > " : "", region, (long long)json_integer_value(gpus)))
 			return false;
-		k = snprintf(out + len, cap - len, "%s%s:%lld", i ? " > " : "", region, (long long)json_integer_value(gpus));
-		if (k < 0 || (size_t)k >= cap - len)
-			return false;
-		len += (size_t)k;
 	}
-	return len > 0;
+	return json_array_size(path) > 0;
+}
+
+/* One entry, to all rows of its policy and job. */
+static int take_placement(const char *path, size_t i, const json_t *entry, struct owns *out, struct bace_err *e)
+{
+	const char *policy = json_string_value(json_object_get(entry, "policy"));
+	const char *job = json_string_value(json_object_get(entry, "job"));
+	struct bace_buf text = { 0 };
+	size_t n = 0;
+	int rc = 0;
+
+	if (!policy || !job || !format(json_object_get(entry, "placement"), &text))
+		rc = bace_fail(e, EINVAL, "%s: entry %zu: must be { policy, job, placement: [ [region, GPUs], ... ] }",
+			       path, i);
+	for (size_t k = 0; !rc && k < out->n; k++)
+		if (!strcmp(out->v[k].policy, policy) && !strcmp(out->v[k].job, job)) {
+			snprintf(out->v[k].placement, sizeof(out->v[k].placement), "%s", text.p);
+			n++;
+		}
+	if (!rc && !n)
+		rc = bace_fail(e, EINVAL, "%s: entry %zu: --sim's file has no row of policy `%s' and job `%s'", path, i,
+			       policy, job);
+	bace_buf_free(&text);
+	return rc;
 }
 
 static int read_placements(const char *path, struct owns *out, struct bace_err *e)
@@ -143,18 +165,9 @@ static int read_placements(const char *path, struct owns *out, struct bace_err *
 	if (!json_is_array(root))
 		rc = bace_fail(e, EINVAL, "%s: must be an array of { policy, job, placement }", path);
 	json_array_foreach(root, i, entry) {
-		const char *policy = json_string_value(json_object_get(entry, "policy"));
-		const char *job = json_string_value(json_object_get(entry, "job"));
-		char text[160];
-
-		if (!policy || !job || !format(json_object_get(entry, "placement"), text, sizeof(text))) {
-			rc = bace_fail(e, EINVAL, "%s: entry %zu: must be { policy, job, placement: [ [region, GPUs], ... ] }",
-				       path, i + 1);
+		rc = take_placement(path, i + 1, entry, out, e);
+		if (rc)
 			break;
-		}
-		for (size_t k = 0; k < out->n; k++)
-			if (!strcmp(out->v[k].policy, policy) && !strcmp(out->v[k].job, job))
-				snprintf(out->v[k].placement, sizeof(out->v[k].placement), "%s", text);
 	}
 	json_decref(root);
 	return rc;
@@ -223,17 +236,12 @@ static int print_steps(const struct owns *o, FILE *to, bool color, int width)
 	return rc;
 }
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *own_json(const struct own *x)
 {
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "policy", x->policy, "job", x->job, "placement",
-			 x->placement, "step_s", number(x->v[F_STEP]), "event_sim_s", number(x->event_sim_s), "measured_s",
-			 number(x->measured_s), "jct_s", number(x->v[F_JCT]), "measured_jct_s",
-			 number(x->job_measured[COMPARED_JCT]));
+			 x->placement, "step_s", json_number(x->v[F_STEP]), "event_sim_s", json_number(x->event_sim_s), "measured_s",
+			 json_number(x->measured_s), "jct_s", json_number(x->v[F_JCT]), "measured_jct_s",
+			 json_number(x->job_measured[COMPARED_JCT]));
 }
 
 static int summarise(const struct owns *o, const struct compare_options *opt, FILE *to, bool json,
@@ -247,7 +255,7 @@ static int summarise(const struct owns *o, const struct compare_options *opt, FI
 
 	*out = (struct compare_summary){ 0 };
 	for (size_t i = 0; x && i < o->n; i++)
-		if (isfinite(o->v[i].measured_s)) {
+		if (isfinite(o->v[i].measured_s / o->v[i].v[F_STEP])) {
 			x[n] = fabs(o->v[i].measured_s / o->v[i].v[F_STEP] - 1);
 			out->worst_abs = fmax(out->worst_abs, x[n++]);
 		}
@@ -258,15 +266,17 @@ static int summarise(const struct owns *o, const struct compare_options *opt, FI
 	if (n > 1)
 		stats_bootstrap(x, n, stats_median, opt->resamples, 0.95, opt->seed, &lo, &hi);
 	if (!json) {
-		fprintf(to, "\nstep time, median absolute error %.2f %%  95 %% CI [%.2f, %.2f]  (n = %zu of %zu placements), worst %.2f %%\n",
-			100 * out->median_abs, 100 * lo, 100 * hi, n, o->n, 100 * out->worst_abs);
+		fprintf(to, "\nstep time, median absolute error %.2f %%", 100 * out->median_abs);
+		if (isfinite(lo))	/* of one value there is nothing to draw from */
+			fprintf(to, "  95 %% CI [%.2f, %.2f]", 100 * lo, 100 * hi);
+		fprintf(to, "  (n = %zu of %zu placements), worst %.2f %%\n", n, o->n, 100 * out->worst_abs);
 		return 0;
 	}
 	rows = json_array();
 	for (size_t i = 0; i < o->n; i++)
 		json_array_append_new(rows, own_json(&o->v[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "median_abs", number(out->median_abs), "lo", number(lo), "hi",
-			 number(hi), "worst_abs", number(out->worst_abs), "n", (json_int_t)n, "rows", rows);
+	root = json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "median_abs", json_number(out->median_abs), "lo", json_number(lo), "hi",
+			 json_number(hi), "worst_abs", json_number(out->worst_abs), "n", (json_int_t)n, "rows", rows);
 	if (!root || json_dumpf(root, to, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) || fputc('\n', to) == EOF)
 		rc = bace_fail(e, EIO, "compare: write failed");
 	json_decref(root);

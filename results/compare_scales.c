@@ -1,9 +1,9 @@
 /* Two runs of the same placements at different scales. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/json.h"
 #include "results/compare.h"
 
 struct scaled {
@@ -25,12 +25,12 @@ static int load_scale(struct store *s, const char *run, double *bytes, double *t
 
 	if (rc)
 		return rc;
-	if (sqlite3_step(q) == SQLITE_ROW) {
+	if (store_next(s, q, &rc, e)) {
 		*bytes = column_number(q, 0);
 		*time = column_number(q, 1);
 	}
 	sqlite3_finalize(q);
-	return 0;
+	return rc;
 }
 
 /* A moment's key is of unscaled truth: the same in both. */
@@ -46,18 +46,19 @@ static int load(struct store *s, const char *a, const char *b, struct scales *ou
 	if (rc)
 		return rc;
 	sqlite3_bind_text(q, 2, b, -1, SQLITE_STATIC);
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		struct scaled r = { .event_sim_s = column_number(q, 3), .a_s = column_number(q, 4),
 				    .b_s = column_number(q, 5) };
 
 		snprintf(r.policy, sizeof(r.policy), "%s", column_text(q, 0));
 		snprintf(r.job, sizeof(r.job), "%s", column_text(q, 1));
 		snprintf(r.placement, sizeof(r.placement), "%s", column_text(q, 2));
-		rc = BACE_PUSH(out->v, out->n, cap, r);
+		if (BACE_PUSH(out->v, out->n, cap, r))
+			rc = bace_fail(e, ENOMEM, "scales: out of memory");
 	}
 	sqlite3_finalize(q);
 	if (rc)
-		return bace_fail(e, ENOMEM, "scales: out of memory");
+		return rc;
 	return out->n ? 0 : bace_fail(e, ENODATA, "runs %s and %s have no valid measured placement in common", a, b);
 }
 
@@ -107,8 +108,8 @@ static int print_json(const struct scales *s, const char *a, const char *b, FILE
 	int rc = 0;
 
 	for (size_t i = 0; i < s->n; i++)
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f}", "policy", s->v[i].policy, "job",
-			s->v[i].job, "placement", s->v[i].placement, "event_sim_s", s->v[i].event_sim_s, "first_s",
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:f, s:f}", "policy", s->v[i].policy, "job",
+			s->v[i].job, "placement", s->v[i].placement, "event_sim_s", json_number(s->v[i].event_sim_s), "first_s",
 			s->v[i].a_s, "second_s", s->v[i].b_s));
 	root = json_pack("{s:{s:s, s:f, s:f}, s:{s:s, s:f, s:f}, s:f, s:f, s:o}", "first", "run", a, "scale_bytes",
 			 s->bytes[0], "scale_time", s->time[0], "second", "run", b, "scale_bytes", s->bytes[1],

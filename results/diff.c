@@ -1,10 +1,10 @@
 /* Two runs side by side. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "results/table.h"
 
 #define LEVEL 0.95
@@ -105,7 +105,7 @@ static int read_steps(struct diff *d, int64_t placement, double **v, size_t *n)
 	if (rc)
 		return rc;
 	sqlite3_bind_int64(q, 1, placement);
-	while (!rc && sqlite3_step(q) == SQLITE_ROW)
+	while (store_next(d->s, q, &rc, d->e))
 		if (BACE_PUSH(*v, *n, cap, sqlite3_column_double(q, 0)))
 			rc = bace_fail(d->e, ENOMEM, "diff: out of memory");
 	sqlite3_finalize(q);
@@ -205,11 +205,6 @@ static int add_outcomes(struct diff *d)
 
 /* ---- out ---- */
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 /* Rows as objects; keys by column, which titles for people are not. */
 static json_t *rows_json(const struct table *t, const char *const *keys)
 {
@@ -221,7 +216,7 @@ static json_t *rows_json(const struct table *t, const char *const *keys)
 		for (int c = 0; c < t->n_columns; c++) {
 			const struct cell *x = &t->cells[r * (size_t)t->n_columns + (size_t)c];
 
-			json_object_set_new(row, keys[c], x->text ? json_string(x->text) : number(x->number));
+			json_object_set_new(row, keys[c], x->text ? json_string(x->text) : json_number(x->number));
 		}
 		json_array_append_new(all, row);
 	}
@@ -238,7 +233,7 @@ static int print_json(const struct diff *d, const struct diff_summary *sum, FILE
 	json_t *root = json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o}", "first", d->a, "second", d->b, "origin",
 		rows_json(&d->origin, origin), "steps", rows_json(&d->steps, steps), "policies",
 		rows_json(&d->outcomes, outcomes), "n", (json_int_t)sum->n, "median_abs_difference",
-		number(sum->median_abs), "worst_abs_difference", number(sum->worst_abs));
+		json_number(sum->median_abs), "worst_abs_difference", json_number(sum->worst_abs));
 	int rc = !root || json_dumpf(root, to, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) || fputc('\n', to) == EOF;
 
 	json_decref(root);

@@ -212,9 +212,8 @@ int results_export(struct store *s, const char *given, const struct export_optio
 		return rc;
 	if (o->table)
 		rc = check_table(&v, o->table, e);
-	/* One state of the store, though a run may be writing to it. */
 	if (!rc)
-		rc = store_exec(s, "BEGIN", e);
+		rc = store_begin_read(s, e);
 	if (!rc) {
 		rc = o->dir ? to_folder(s, run, &v, o, e) : to_stream(s, run, &v, o->table, o->format, to, e);
 		store_rollback(s);

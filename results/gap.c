@@ -82,10 +82,10 @@ static int read_steps(struct store *s, int64_t placement, int last, double *mean
 		return rc;
 	sqlite3_bind_int64(q, 1, placement);
 	sqlite3_bind_int(q, 2, last);
-	if (sqlite3_step(q) == SQLITE_ROW)
+	if (store_next(s, q, &rc, e))
 		*mean_s = column_number(q, 0);
 	sqlite3_finalize(q);
-	return 0;
+	return rc;
 }
 
 int placement_gap(struct store *s, int64_t placement, struct gap *out, struct bace_err *e)

@@ -126,7 +126,8 @@ static bool is_wanted(sqlite3_stmt *q, const struct gc_options *o, time_t now)
 	const char *status = run_status(column_text(q, 1), column_text(q, 3));
 	struct tm tm = { 0 };
 
-	if (!strcmp(status, "running") || (o->status && strcmp(o->status, status)))
+	/* One that cannot be seen from here must be named. */
+	if (!strcmp(status, "running") || (!strcmp(status, RUN_STATUS_UNSEEN) && !o->run) || (o->status && strcmp(o->status, status)))
 		return false;
 	if (isnan(o->older_s))
 		return true;
@@ -221,8 +222,9 @@ int store_gc(struct store *s, const struct gc_options *o, struct gc_result *out,
 			       "removed", run);
 	if (!rc && n && !o->dry_run)
 		rc = remove_all(s, o, ids, n, e);
-	if (!rc && !o->dry_run)
-		rc = compact(s, e);
+	/* What has gone is gone, and to be told, though the space did not come back. */
+	if (!rc && !o->dry_run && compact(s, &out->not_compact) && !n)
+		rc = bace_fail(e, out->not_compact.errnum, "%s", out->not_compact.msg);
 	out->n = n;
 	out->ids = ids;
 	out->bytes_after = store_bytes(s);

@@ -3,25 +3,25 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "results/table.h"
 
-/* A run that says "running" and whose process is gone was killed. The fields:
- * boot id, process id, start of the process. */
-static bool is_alive(const char *process)
+unsigned long long pid_namespace(void)
 {
-	CLEANUP_FREE char *boot = NULL, *stat = NULL;
-	char was[64], path[64];
-	long long began;
-	const char *p;
-	int pid;
+	struct stat st;
 
-	if (sscanf(process, "%63s %d %lld", was, &pid, &began) != 3 ||
-	    bace_read_file("/proc/sys/kernel/random/boot_id", 64, &boot, NULL, NULL))
-		return false;
-	boot[strcspn(boot, "\n")] = '\0';
+	return stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
+}
+
+static bool is_alive(int pid, long long began)
+{
+	CLEANUP_FREE char *stat = NULL;
+	char path[64];
+	const char *p;
+
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (strcmp(boot, was) || bace_read_file(path, 4096, &stat, NULL, NULL))
+	if (bace_read_file(path, 4096, &stat, NULL, NULL))
 		return false;
 	p = strrchr(stat, ')');
 	for (int field = 2; p && field < 22; field++)
@@ -29,11 +29,28 @@ static bool is_alive(const char *process)
 	return p && strtoll(p, NULL, 10) == began;
 }
 
+/* The fields of process: boot id, process id, start of the process, namespace
+ * (older stores: none). */
 const char *run_status(const char *status, const char *process)
 {
-	if (strcmp(status, "running") || is_alive(process))
+	CLEANUP_FREE char *boot = NULL;
+	unsigned long long ns = 0;
+	long long began;
+	char was[64];
+	int pid, n;
+
+	if (strcmp(status, "running"))
 		return status;
-	return "killed";
+	n = sscanf(process, "%63s %d %lld %llu", was, &pid, &began, &ns);
+	if (n < 3 || bace_read_file("/proc/sys/kernel/random/boot_id", 64, &boot, NULL, NULL))
+		return "killed";
+	boot[strcspn(boot, "\n")] = '\0';
+	if (strcmp(boot, was))
+		return "killed";
+	/* In a container beside this one, say, on one volume. */
+	if (n == 4 && ns && ns != pid_namespace())
+		return RUN_STATUS_UNSEEN;
+	return is_alive(pid, began) ? status : "killed";
 }
 
 static int add_row(struct table *t, sqlite3_stmt *q, const char *status)
@@ -72,10 +89,10 @@ int results_print_runs(struct store *s, const struct runs_filter *f, FILE *to, b
 		" r.id AND valid), (SELECT count(*) FROM placement WHERE run_id = r.id AND NOT valid), process, " RUN_KIND " FROM"
 		" run r WHERE ?1 IS NULL OR experiment = ?1 ORDER BY id DESC", f ? f->experiment : NULL, &q, e);
 
-	while (!rc && (!f || !f->limit || n < f->limit) && sqlite3_step(q) == SQLITE_ROW) {
+	while ((!f || !f->limit || n < f->limit) && store_next(s, q, &rc, e)) {
 		const char *status = run_status(column_text(q, 1), column_text(q, 8));
 
-		if (f && f->status && strcmp(f->status, status))
+		if (f && f->status && strncmp(f->status, status, strlen(f->status)))
 			continue;
 		if (json ? json_array_append_new(all, row_json(q, status)) : add_row(&t, q, status))
 			rc = bace_fail(e, ENOMEM, "runs: out of memory");

@@ -9,6 +9,7 @@
 struct plot {
 	struct bace_buf script;
 	int width, height;	/* of the drawing, in its own units */
+	int left_out;		/* series for which there was no colour any more */
 };
 
 /* Starts a script: terminal, borders, grid, line types 1..PLOT_SERIES_MAX, one

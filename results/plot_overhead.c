@@ -11,19 +11,23 @@ struct curve {
 	struct bace_buf points;
 };
 
-static int read_curves(struct store *s, const char *run, struct curve *v, int *n, struct bace_err *e)
+#define ROWS " FROM comparison WHERE run_id = ?1 AND kind = 'overhead' AND metric = 'inflation_percent' AND x > 0"
+
+/* *left_out: methods for which v has no room. */
+static int read_curves(struct store *s, const char *run, struct curve *v, int *n, int *left_out, struct bace_err *e)
 {
 	sqlite3_stmt *q;
-	int rc = store_query(s, "SELECT subject, x, y, value, lo, hi FROM comparison WHERE run_id = ?1 AND kind ="
-			     " 'overhead' AND metric = 'inflation_percent' AND x > 0 ORDER BY rowid", run, &q, e);
+	int rc = store_query(s, "SELECT subject, x, y, value, lo, hi, (SELECT count(DISTINCT subject)" ROWS ")" ROWS
+			     " ORDER BY rowid", run, &q, e);
 
-	*n = 0;
+	*n = *left_out = 0;
 	if (rc)
 		return rc;
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		const char *name = column_text(q, 0);
-		int i = 0;
+		int i = 0, methods = sqlite3_column_int(q, 6);
 
+		*left_out = methods > PLOT_SERIES_MAX ? methods - PLOT_SERIES_MAX : 0;
 		while (i < *n && strcmp(v[i].name, name))
 			i++;
 		if (i == PLOT_SERIES_MAX)
@@ -65,7 +69,7 @@ static void draw(const struct curve *v, int n, struct plot *p)
 static int overhead_curve(struct store *s, const char *run, int width, int height, struct plot *p, struct bace_err *e)
 {
 	struct curve v[PLOT_SERIES_MAX + 1] = { 0 };
-	int n, rc = read_curves(s, run, v, &n, e);
+	int n, left_out, rc = read_curves(s, run, v, &n, &left_out, e);
 	bool any = false;
 
 	for (int i = 0; i < n; i++)
@@ -74,6 +78,7 @@ static int overhead_curve(struct store *s, const char *run, int width, int heigh
 		rc = bace_fail(e, ENODATA, "nothing to plot: no change of a link was seen by any method");
 	if (!rc) {
 		plot_begin(p, width, height);
+		p->left_out = left_out;
 		draw(v, n, p);
 	}
 	for (int i = 0; i <= PLOT_SERIES_MAX; i++) {

@@ -71,14 +71,14 @@ static int take_axes(struct store *s, const char *run, const char *metric, struc
 	if (rc)
 		return rc;
 	sqlite3_bind_text(q, 2, metric, -1, SQLITE_STATIC);
-	while (sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		place(h->x, &h->nx, column_number(q, 0));
 		place(h->y, &h->ny, column_number(q, 1));
 	}
 	sqlite3_finalize(q);
 	sort_axis(h->x, h->nx);
 	sort_axis(h->y, h->ny);
-	return 0;
+	return rc;
 }
 
 static int take_fields(struct store *s, const char *run, const char *metric, struct heat_map *h, struct bace_err *e)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results/compare.h"
 #include "results/plot.h"
 #include "results/table.h"
 
@@ -11,7 +12,7 @@
 struct series {
 	char *names[PLOT_SERIES_MAX];
 	int n;
-	bool more;		/* than can be told apart */
+	int left_out;		/* more than can be told apart */
 };
 
 static void series_free(struct series *v)
@@ -30,10 +31,11 @@ static int series_read(struct store *s, const char *run, struct series *out, str
 	*out = (struct series){ 0 };
 	if (rc)
 		return rc;
-	while (sqlite3_step(q) == SQLITE_ROW) {
-		out->more = out->n == PLOT_SERIES_MAX;
-		if (out->more)
-			break;
+	while (store_next(s, q, &rc, e)) {
+		if (out->n == PLOT_SERIES_MAX) {
+			out->left_out++;
+			continue;
+		}
 		out->names[out->n] = strdup(column_text(q, 0));
 		if (!out->names[out->n++])
 			rc = bace_fail(e, ENOMEM, "plot: out of memory");
@@ -62,7 +64,7 @@ static int add_blocks(struct store *s, const char *run, const char *sql, const s
 	int rc = store_query(s, sql, run, &q, e), total = 0;
 
 	memset(n, 0, PLOT_SERIES_MAX * sizeof(*n));
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		int i = series_of(v, column_text(q, 0));
 
 		if (i < 0)
@@ -113,6 +115,7 @@ int plot_measured_vs_predicted(struct store *s, const char *run, struct plot *p,
 	if (rc)
 		return rc;
 	plot_begin(p, 480, 420);
+	p->left_out = v.left_out;
 	rc = add_blocks(s, run, "SELECT policy, event_sim_s, measured_median_s, coalesce(measured_p95_s,"
 			" measured_median_s) FROM placement WHERE run_id = ?1 AND valid AND"
 			" measured_median_s > 0 AND event_sim_s > 0 ORDER BY id", &v, "d", p, n, e);
@@ -133,23 +136,24 @@ int plot_measured_vs_predicted(struct store *s, const char *run, struct plot *p,
 	return 0;
 }
 
-/* The measured outcomes, or what there is, that no other beats in both. */
-static int add_front(struct store *s, const char *run, struct plot *p, struct bace_err *e)
+/* The measured outcomes, or what there is, that no other beats in both, of the
+ * policies that are drawn. */
+static int add_front(struct store *s, const char *run, const struct series *v, struct plot *p, struct bace_err *e)
 {
 	sqlite3_stmt *q;
 	double least = INFINITY, before = NAN;
 	int n = 0, rc = store_query(s, "WITH o AS (SELECT policy, oracle, avg(jct_s) jct, sum(cost_usd) cost"
-		" FROM job_outcome WHERE run_id = ?1 AND finished GROUP BY policy, oracle) SELECT jct, cost"
-		" FROM o WHERE oracle = (SELECT CASE WHEN count(*) THEN 'measured' ELSE 'event-sim' END FROM o"
+		" FROM job_outcome WHERE run_id = ?1 AND finished GROUP BY policy, oracle) SELECT jct, cost,"
+		" policy FROM o WHERE oracle = (SELECT CASE WHEN count(*) THEN 'measured' ELSE 'event-sim' END FROM o"
 		" WHERE oracle = 'measured') ORDER BY jct, cost", run, &q, e);
 
 	if (rc)
 		return rc;
 	bace_buf_addf(&p->script, "$front << EOD\n");
-	while (sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		double jct = column_number(q, 0), cost = column_number(q, 1);
 
-		if (!(cost < least))
+		if (!(cost < least) || series_of(v, column_text(q, 2)) < 0)
 			continue;
 		if (n)
 			bace_buf_addf(&p->script, "%.9g %.9g\n", jct, before);
@@ -159,15 +163,16 @@ static int add_front(struct store *s, const char *run, struct plot *p, struct ba
 	}
 	bace_buf_addf(&p->script, "EOD\n");
 	sqlite3_finalize(q);
-	return n;
+	return rc ? rc : n;
 }
 
 #define OUTCOME(oracle) "SELECT policy, avg(jct_s), sum(cost_usd) FROM job_outcome WHERE run_id = ?1 AND " \
 	"finished AND oracle = '" oracle "' GROUP BY policy"
-#define BOTH "SELECT a.policy, avg(a.jct_s), sum(a.cost_usd), avg(b.jct_s) - avg(a.jct_s), sum(b.cost_usd) - " \
-	"sum(a.cost_usd) FROM job_outcome a JOIN job_outcome b ON b.run_id = a.run_id AND b.policy = " \
-	"a.policy AND b.job = a.job AND b.oracle = 'measured' WHERE a.run_id = ?1 AND a.oracle = " \
-	"'event-sim' AND a.finished AND b.finished GROUP BY a.policy"
+#define BOTH "SELECT policy, avg(a_s), sum(a_usd), avg(b_s) - avg(a_s), sum(b_usd) - sum(a_usd) FROM (SELECT policy, " \
+	OUTCOME_BY("event-sim", "jct_s") " a_s, " OUTCOME_BY("measured", "jct_s") " b_s, " \
+	OUTCOME_BY("event-sim", "cost_usd") " a_usd, " OUTCOME_BY("measured", "cost_usd") " b_usd FROM job_outcome " \
+	"WHERE run_id = ?1 AND finished GROUP BY policy, job HAVING sum(oracle = 'event-sim') AND sum(oracle = " \
+	"'measured')) GROUP BY policy"
 
 int plot_cost_vs_jct(struct store *s, const char *run, struct plot *p, struct bace_err *e)
 {
@@ -180,13 +185,14 @@ int plot_cost_vs_jct(struct store *s, const char *run, struct plot *p, struct ba
 	if (rc)
 		return rc;
 	plot_begin(p, 480, 420);
+	p->left_out = v.left_out;
 	rc = any = add_blocks(s, run, OUTCOME("event-sim"), &v, "s", p, sim, e);
 	if (rc >= 0)
 		rc = add_blocks(s, run, OUTCOME("measured"), &v, "m", p, measured, e);
 	any += rc;
 	if (rc >= 0)
 		rc = add_blocks(s, run, BOTH, &v, "b", p, both, e);
-	front = rc < 0 ? rc : add_front(s, run, p, e);
+	front = rc < 0 ? rc : add_front(s, run, &v, p, e);
 	if (front < 0 || any <= 0)
 		return nothing(p, &v, front, e);
 	bace_buf_addf(&p->script, "set xlabel 'mean job completion time (%s)'\nset ylabel 'cost of all jobs "
@@ -230,6 +236,7 @@ int plot_jct_distribution(struct store *s, const char *run, struct plot *p, stru
 	if (rc)
 		return rc;
 	plot_begin(p, 480, 420);
+	p->left_out = v.left_out;
 	rc = any = add_blocks(s, run, sql_sim, &v, "s", p, sim, e);
 	if (rc >= 0)
 		rc = add_blocks(s, run, sql_measured, &v, "m", p, measured, e);

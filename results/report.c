@@ -79,9 +79,15 @@ int report_plot(struct report *r, const char *title, const char *alt, const char
 {
 	struct bace_err why = { 0 };
 	struct plot p = { 0 };
+	char text[512], more[48] = "";
 	int rc = draw(r->s, r->run, &p, &why);
 
-	return rc ? without_plot(r, rc, &why) : report_figure(r, &p, false, title, alt, caption);
+	if (rc)
+		return without_plot(r, rc, &why);
+	if (p.left_out)
+		snprintf(more, sizeof(more), " The table alone has %d more.", p.left_out);
+	snprintf(text, sizeof(text), "%s%s", caption, more);
+	return report_figure(r, &p, false, title, alt, text);
 }
 
 int report_table(struct report *r, enum run_table which, bool *any)
@@ -200,7 +206,9 @@ static int write_figures(struct report *r)
 
 static void write_contents(struct report *r)
 {
-	fprintf(r->to, "<nav class=\"toc\" aria-label=\"Sections of run %s\"><ul>\n", r->run);
+	fputs("<nav class=\"toc\" aria-label=\"Sections of run ", r->to);
+	html_text(r->run, r->to);
+	fputs("\"><ul>\n", r->to);
 	for (const struct report_section *x = report_sections; x->id; x++)
 		if (!x->wanted || x->wanted(r))
 			fprintf(r->to, "<li><a href=\"#%s-%s\">%s</a></li>\n", r->prefix, x->id, x->title);
@@ -243,8 +251,10 @@ static int write_page(struct store *s, char (*ids)[32], size_t n, FILE *to, stru
 	fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
 	      "content=\"width=device-width, initial-scale=1\">\n<meta name=\"generator\" content=\"bace\">\n"
 	      "<link rel=\"icon\" href=\"data:,\">\n<title>bace report: ", to);
-	for (size_t i = 0; i < n; i++)
-		fprintf(to, "%s%s", i ? ", " : "", ids[i]);
+	for (size_t i = 0; i < n; i++) {
+		fputs(i ? ", " : "", to);
+		html_text(ids[i], to);
+	}
 	fprintf(to, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<div class=\"page\">\n<main>\n",
 		report_style);
 	for (size_t i = 0; !rc && i < n; i++) {
@@ -266,9 +276,8 @@ int results_write_reports(struct store *s, const char *const *runs, size_t n, co
 
 	for (size_t i = 0; !rc && i < n; i++)
 		rc = store_find_run(s, runs[i], ids[i], e);
-	/* One state of the store, though a run may be writing to it. */
 	if (!rc)
-		rc = store_exec(s, "BEGIN", e);
+		rc = store_begin_read(s, e);
 	if (rc)
 		return rc;
 	rc = bace_outfile_open(path, &out, e);

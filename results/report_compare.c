@@ -15,14 +15,14 @@ static int add_rows(struct store *s, const char *run, const char *sql, struct pl
 	if (rc)
 		return rc;
 	bace_buf_addf(&p->script, "$%s << EOD\n", name);
-	for (; sqlite3_step(q) == SQLITE_ROW; n++) {
+	for (; store_next(s, q, &rc, e); n++) {
 		for (int c = 0; c < sqlite3_column_count(q); c++)
 			bace_buf_addf(&p->script, "%.9g ", column_number(q, c));
 		bace_buf_addf(&p->script, "\n");
 	}
 	bace_buf_addf(&p->script, "EOD\n");
 	sqlite3_finalize(q);
-	return n;
+	return rc ? rc : n;
 }
 
 /* ---- robust ---- */
@@ -56,8 +56,12 @@ static int draw_overhead(struct store *s, const char *run, struct plot *p, struc
 	if (rc)
 		return rc;
 	plot_begin(p, 480, 400);
-	while (n < PLOT_SERIES_MAX && sqlite3_step(q) == SQLITE_ROW)
-		names[n++] = strdup(column_text(q, 0));
+	while (store_next(s, q, &rc, e)) {
+		if (n == PLOT_SERIES_MAX)
+			p->left_out++;
+		else
+			names[n++] = strdup(column_text(q, 0));
+	}
 	sqlite3_finalize(q);
 	for (int i = 0; !rc && i < n; i++) {
 		char name[16];

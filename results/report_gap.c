@@ -39,7 +39,7 @@ static int gaps_load(struct report *r, struct gaps *g)
 	return rc;
 }
 
-enum { LATE, WHY, WAITING = WHY + SLOW_CAUSES, PARTS };
+enum { LATE, WHY, WAITING = WHY + SLOW_CAUSES, UNEXPLAINED, PARTS };
 
 /* Positive parts grow to the right of zero, negative ones to the left. */
 static void add_bar(struct bace_buf *b, int row, const double part[PARTS])
@@ -69,6 +69,7 @@ static int gap_plot(struct report *r, const struct gaps *g)
 		for (int k = 0; k < SLOW_CAUSES; k++)
 			part[WHY + k] = 100 * x->why_s[k] / x->event_sim_s;
 		part[WAITING] = 100 * x->waiting_s / x->event_sim_s;
+		part[UNEXPLAINED] = 100 * x->unexplained_s / x->event_sim_s;
 		add_bar(&p.script, i, part);
 	}
 	bace_buf_addf(&p.script, "EOD\nset yrange [%d.6:-0.6]\nset offsets graph 0.05, graph 0.05, 0, 0\n"
@@ -83,16 +84,16 @@ static int gap_plot(struct report *r, const struct gaps *g)
 		plot_text(&p, label);
 		bace_buf_addf(&p.script, " %d", i);
 	}
-	/* Lateness, five causes, waiting: a colour each. */
-	bace_buf_addf(&p.script, ")\nset style fill solid 0.9 noborder\ncolour(k) = (k==0?2:k==1?1:k==2?3:k==3?4:k==4?5:k==5?6:8)"
+	/* Lateness, five causes, waiting, the rest: a colour each. */
+	bace_buf_addf(&p.script, ")\nset style fill solid 0.9 noborder\ncolour(k) = (k==0?2:k==1?1:k==2?3:k==3?4:k==4?5:k==5?6:k==6?8:7)"
 		      "\ntitles = \"'computation late' 'slower: cwnd' 'slower: buffer' 'slower: contention' "
-		      "'slower: retransmission' 'slower: other' 'waiting'\"\nplot for [k=0:%d] $d using "
+		      "'slower: retransmission' 'slower: other' 'waiting' 'unexplained'\"\nplot for [k=0:%d] $d using "
 		      "(($4==k)?($2+$3)/2:1/0):1:2:3:($1-0.32):($1+0.32) with boxxyerror lt colour(k) title "
 		      "word(titles, k+1)\n", PARTS - 1);
 	return report_figure(r, &p, true, "What the gap is made of",
 		"Horizontal stacked bars, one a placement: by how much of the predicted step time the measured step "
 		"is longer or shorter, through late computation, messages slower than planned by cause (congestion "
-		"window, buffers, other flows, retransmission, other), and waiting. The tables below have every number.",
+		"window, buffers, other flows, retransmission, other), waiting, and what none of them explains. The tables below have every number.",
 		"To the right of zero a part makes the step longer than predicted, to the left shorter.");
 }
 
@@ -101,7 +102,7 @@ static int gap_table(struct report *r, const struct gaps *g)
 	static const struct column columns[] = { { "policy", TEXT }, { "job", TEXT }, { "placement\n(region:GPUs)", FLEX },
 		{ "event\nsim", SECONDS, 't' }, { "measured\nmean", SECONDS, 't' }, { "gap", PERCENT, 'p' },
 		{ "computation\nlate", PERCENT, 'p' }, { "messages\nslower", PERCENT, 'p' },
-		{ "waiting", PERCENT, 'p' }, { "n", COUNT } };
+		{ "waiting", PERCENT, 'p' }, { "unex-\nplained", PERCENT, 'p' }, { "n", COUNT } };
 	struct table t = { .title = "Parts of the gap", .columns = columns, .n_columns = ARRAY_LEN(columns) };
 	int rc = 0;
 
@@ -117,6 +118,7 @@ static int gap_table(struct report *r, const struct gaps *g)
 		rc |= table_number(&t, x->overrun_s / x->event_sim_s);
 		rc |= table_number(&t, x->transfer_s / x->event_sim_s);
 		rc |= table_number(&t, x->waiting_s / x->event_sim_s);
+		rc |= table_number(&t, x->unexplained_s / x->event_sim_s);
 		rc |= table_number(&t, x->n_steps);
 	}
 	rc |= table_html(&t, r->to);
@@ -257,10 +259,12 @@ int report_gantt(struct report *r)
 		rc = timeline_load(r->s, ref.id, true, 0, 1 << 30, &sim, r->e);
 	report_open(r, "timeline", "One step in detail", "What every stage did, and when, in a step from the middle of "
 		    "the run.");
-	if (!rc && measured.n > GANTT_OPS_MAX)
-		fprintf(r->to, "<p>The step has %zu operations, too many to draw here; <code>bace trace %s</code> "
-			"writes them for Perfetto.</p>\n", measured.n, r->run);
-	else if (!rc && measured.n)
+	if (!rc && measured.n > GANTT_OPS_MAX) {
+		fprintf(r->to, "<p>The step has %zu operations, too many to draw here; <code>bace trace ",
+			measured.n);
+		html_text(r->run, r->to);
+		fputs("</code> writes them for Perfetto.</p>\n", r->to);
+	} else if (!rc && measured.n)
 		rc = gantt_plot(r, &ref, &measured, &sim, step);
 	report_close(r);
 	timeline_free(&measured);

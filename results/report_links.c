@@ -45,7 +45,7 @@ static int checks_load(struct report *r, struct checks *c)
 	int rc = store_query(r->s, "SELECT src, dst, planned_rtt_s, rtt_median_s, planned_goodput_bps, goodput_bps"
 			     " FROM plan_check WHERE run_id = ?1 ORDER BY src, dst", r->run, &q, r->e);
 
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(r->s, q, &rc, r->e)) {
 		struct check x = { strdup(column_text(q, 0)), strdup(column_text(q, 1)), column_number(q, 2),
 			column_number(q, 3), column_number(q, 4), column_number(q, 5) };
 
@@ -81,7 +81,7 @@ static void signed_percent(FILE *to, const char *what, double fraction)
 
 static void matrix_cell(FILE *to, const struct check *x)
 {
-	double rtt, goodput, worst, deep;
+	double rtt, goodput, worst;
 
 	if (!x) {
 		fputs("<td>\u00b7</td>", to);
@@ -89,11 +89,15 @@ static void matrix_cell(FILE *to, const struct check *x)
 	}
 	rtt = x->rtt / x->planned_rtt - 1;
 	goodput = x->goodput > 0 ? x->goodput / x->planned_goodput - 1 : NAN;
-	worst = isfinite(goodput) && fabs(goodput) > fabs(rtt) ? goodput : rtt;
-	deep = fmin(1, fabs(worst) / FULL_TONE) * 55;
-	fprintf(to, "<td class=\"%s\" style=\"--deep:%.0f%%\">", worst > 0 ? "high" : "low", deep);
+	worst = isnan(rtt) || fabs(goodput) > fabs(rtt) ? goodput : rtt;
+	if (isfinite(worst))
+		fprintf(to, "<td class=\"%s\" style=\"--deep:%.0f%%\">", worst > 0 ? "high" : "low",
+			fmin(1, fabs(worst) / FULL_TONE) * 55);
+	else
+		fputs("<td>", to);
 	signed_percent(to, "RTT", rtt);
-	fprintf(to, "<small>%.3g \u2192 %.3g ms</small>", x->planned_rtt * 1e3, x->rtt * 1e3);
+	if (isfinite(rtt))
+		fprintf(to, "<small>%.3g \u2192 %.3g ms</small>", x->planned_rtt * 1e3, x->rtt * 1e3);
 	signed_percent(to, "rate", goodput);
 	if (isfinite(goodput))
 		fprintf(to, "<small>%.4g \u2192 %.4g Mbit/s</small>", x->planned_goodput / 1e6, x->goodput / 1e6);

@@ -12,9 +12,10 @@ static bool has(struct report *r, const char *sql)
 	sqlite3_stmt *q;
 	bool found;
 
+	/* What cannot be read is the section's to report. */
 	if (store_query(r->s, sql, r->run, &q, &ignored))
-		return false;
-	found = sqlite3_step(q) == SQLITE_ROW;
+		return true;
+	found = sqlite3_step(q) != SQLITE_DONE;
 	sqlite3_finalize(q);
 	return found;
 }

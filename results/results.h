@@ -176,10 +176,17 @@ int store_add_decision(struct store *s, const char *run, const struct decision_r
 int store_add_skip(struct store *s, const char *run, const struct skip_row *r, struct bace_err *e);
 
 /* Last valid measurement of a moment under the same testbed settings
- * (settings: canonical text, hashed into the key by the caller). Fills at most
- * n values, one per placement in key order. Returns 1 found, 0 not. */
-int store_find_moment(struct store *s, const char *settings, const char *moment, int n,
+ * (settings: canonical text, hashed into the key by the caller), of one run, or
+ * of any (run: NULL). Fills at most n values, one per placement in key order.
+ * Returns 1 found, 0 not. */
+int store_find_moment(struct store *s, const char *run, const char *settings, const char *moment, int n,
 		      double *median_step_s, double *busy, struct bace_err *e);
+/* How many moments a run has under the settings; *other: settings of another one of
+ * its moments, malloc'd, NULL: there is none. */
+int store_count_moments(struct store *s, const char *run, const char *settings, int *n, char **other,
+			struct bace_err *e);
+/* Gives a run what another measured under the settings. */
+int store_copy_moments(struct store *s, const char *from, const char *to, const char *settings, struct bace_err *e);
 int store_add_moment(struct store *s, const char *run, const char *settings, const char *moment,
 		     int n, const double *median_step_s, const double *busy, struct bace_err *e);
 
@@ -196,7 +203,9 @@ int store_run_config_hash(struct store *s, const char *run, uint64_t *hash, stru
 /* Prints what is wrong and what is in it. */
 int store_check(struct store *s, FILE *to, bool json, int *n_problems, struct bace_err *e);
 
-struct gc_options {		/* a run goes when all that are given mean it; a live one never does */
+/* A run goes when all that are given mean it; a live one never does, and one whose
+ * process cannot be seen from here ("running?", another container's) only by name. */
+struct gc_options {
 	const char *run;
 	const char *status;	/* done, failed, interrupted, killed */
 	double older_s;		/* NAN: of any age */
@@ -207,6 +216,7 @@ struct gc_result {
 	size_t n;
 	char **ids;		/* what went, or would */
 	int64_t bytes_before, bytes_after;
+	struct bace_err not_compact;	/* errnum not 0: the runs went, the space was not given back */
 };
 /* Without any of run, status and older_s nothing goes, the file is made compact. */
 int store_gc(struct store *s, const struct gc_options *o, struct gc_result *out, struct bace_err *e);

@@ -122,8 +122,9 @@ static void new_id(char id[32])
 	snprintf(id + strlen(id), 32 - strlen(id), "-%04x", salt);
 }
 
-/* Boot, process and when that began: together never used again. */
-static void describe_process(char out[96])
+/* Boot, process and when that began: together never used again. The namespace
+ * says who can look it up. */
+static void describe_process(char out[128])
 {
 	CLEANUP_FREE char *boot = NULL, *stat = NULL;
 	const char *p;
@@ -137,12 +138,12 @@ static void describe_process(char out[96])
 	/* Field 22, counted from behind the name in parentheses. */
 	for (p = strrchr(stat, ')'); p && field < 22; field++)
 		p = strchr(p + 1, ' ');
-	snprintf(out, 96, "%.40s %d %lld", boot, getpid(), p ? strtoll(p, NULL, 10) : 0);
+	snprintf(out, 128, "%.40s %d %lld %llu", boot, getpid(), p ? strtoll(p, NULL, 10) : 0, pid_namespace());
 }
 
 int store_run_begin(struct store *s, const struct run_info *r, char id[32], struct bace_err *e)
 {
-	char hash[20], seed[24], now[32], process[96];
+	char hash[20], seed[24], now[32], process[128];
 	int rc = -EINVAL;
 
 	describe_process(process);
@@ -354,19 +355,77 @@ int store_add_moment(struct store *s, const char *run, const char *settings, con
 	return rc;
 }
 
-int store_find_moment(struct store *s, const char *settings, const char *moment, int n,
+int store_count_moments(struct store *s, const char *run, const char *settings, int *n, char **other,
+			struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	int rc = store_query(s, "SELECT count(CASE WHEN settings = ?2 THEN 1 END), max(CASE WHEN settings <> ?2 THEN"
+			     " settings END) FROM moment WHERE run_id = ?1", run, &q, e);
+
+	*n = 0;
+	*other = NULL;
+	if (rc)
+		return rc;
+	sqlite3_bind_text(q, 2, settings, -1, SQLITE_STATIC);
+	if (sqlite3_step(q) != SQLITE_ROW) {
+		rc = store_fail(s, e, "look up a run's moments");
+	} else {
+		*n = sqlite3_column_int(q, 0);
+		if (sqlite3_column_type(q, 1) != SQLITE_NULL && !(*other = strdup(column_text(q, 1))))
+			rc = bace_fail(e, ENOMEM, "a run's moments: out of memory");
+	}
+	sqlite3_finalize(q);
+	return rc;
+}
+
+int store_copy_moments(struct store *s, const char *from, const char *to, const char *settings, struct bace_err *e)
+{
+	static const char *const sql[] = {
+		"INSERT INTO moment (run_id, settings, moment, jobs) SELECT ?2, settings, moment, jobs FROM moment"
+		" WHERE run_id = ?1 AND settings = ?3 GROUP BY moment, jobs",
+		"INSERT INTO moment_job (moment_id, place, median_step_s, busy)"
+		" SELECT new.id, j.place, j.median_step_s, j.busy FROM moment new, moment_job j"
+		" WHERE new.run_id = ?2 AND new.settings = ?3 AND NOT EXISTS (SELECT 1 FROM moment_job WHERE moment_id = new.id)"
+		" AND j.moment_id = (SELECT max(old.id) FROM moment old WHERE"
+		" old.run_id = ?1 AND old.settings = ?3 AND old.moment = new.moment AND old.jobs = new.jobs)",
+	};
+	int rc = store_begin(s, e);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; !rc && i < ARRAY_LEN(sql); i++) {
+		sqlite3_stmt *q;
+
+		rc = store_query(s, sql[i], from, &q, e);
+		if (rc)
+			break;
+		sqlite3_bind_text(q, 2, to, -1, SQLITE_STATIC);
+		sqlite3_bind_text(q, 3, settings, -1, SQLITE_STATIC);
+		if (sqlite3_step(q) != SQLITE_DONE)
+			rc = store_fail(s, e, "copy a run's moments");
+		sqlite3_finalize(q);
+	}
+	if (!rc)
+		return store_commit(s, e);
+	store_rollback(s);
+	return rc;
+}
+
+int store_find_moment(struct store *s, const char *run, const char *settings, const char *moment, int n,
 		      double *median_step_s, double *busy, struct bace_err *e)
 {
 	sqlite3_stmt *q;
 	int found = 0;
 	int rc = store_query(s, "SELECT place, median_step_s, busy FROM moment_job WHERE moment_id = "
-			     "(SELECT max(id) FROM moment WHERE settings = ?1 AND moment = ?2 AND jobs = ?3)",
+			     "(SELECT max(id) FROM moment WHERE settings = ?1 AND moment = ?2 AND jobs = ?3"
+			     " AND (?4 IS NULL OR run_id = ?4))",
 			     settings, &q, e);
 
 	if (rc)
 		return rc;
 	sqlite3_bind_text(q, 2, moment, -1, SQLITE_STATIC);
 	sqlite3_bind_int(q, 3, n);
+	sqlite3_bind_text(q, 4, run, -1, SQLITE_STATIC);	/* NULL: binds NULL */
 	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
 		int place = sqlite3_column_int(q, 0);
 

@@ -107,6 +107,8 @@ struct run_table_kind {
 #define AGE(of) "CASE WHEN " of " = 0 THEN '0' WHEN " of " < 1 THEN printf('%g ms', 1000 * " of ") WHEN " of \
 	" < 60 THEN printf('%g s', " of ") WHEN " of " < 3600 THEN printf('%g min', " of " / 60) ELSE printf('%g h', " \
 	of " / 3600) END"
+/* Of the jobs that did not finish a run keeps what they have used up. */
+#define DONE(table, column) "CASE WHEN " table ".finished THEN " table "." column " END"
 #define NOISE(of) "printf('%g %%', 100 * " of ")"
 /* One metric of a group of rows of table comparison. */
 #define MEDIAN(of, arm) of "(CASE WHEN metric = 'median_percent' AND against = '" arm "' THEN value END) / 100"
@@ -128,10 +130,11 @@ static const struct run_table_kind kinds[N_RUN_TABLES] = {
 		"Policies: job completion time, energy and cost",
 		"Over the finished jobs. JCT: mean. Energy: at the GPUs. Cost: with PUE and prices. "
 		"Differences are to the event simulation of the same policy.",
-		"SELECT o.policy, o.oracle, sum(o.finished), count(*), avg(o.jct_s), sum(o.energy_j),"
-		" sum(o.cost_usd), e.finished, e.jct_s, e.energy_j, e.cost_usd FROM job_outcome o LEFT JOIN"
-		" (SELECT policy p, sum(finished) finished, avg(jct_s) jct_s, sum(energy_j) energy_j,"
-		" sum(cost_usd) cost_usd FROM job_outcome WHERE run_id = ?1 AND oracle = 'event-sim'"
+		"SELECT o.policy, o.oracle, sum(o.finished), count(*), avg(" DONE("o", "jct_s") "), sum("
+		DONE("o", "energy_j") "), sum(" DONE("o", "cost_usd") "), e.finished, e.jct_s, e.energy_j,"
+		" e.cost_usd FROM job_outcome o LEFT JOIN (SELECT policy p, sum(finished) finished, avg("
+		DONE("j", "jct_s") ") jct_s, sum(" DONE("j", "energy_j") ") energy_j, sum(" DONE("j", "cost_usd")
+		") cost_usd FROM job_outcome j WHERE run_id = ?1 AND oracle = 'event-sim'"
 		WANTED " GROUP BY policy) e ON e.p = o.policy WHERE run_id = ?1" WANTED
 		" GROUP BY o.policy, o.oracle ORDER BY min(min(o.rowid)) OVER (PARTITION BY o.policy),"
 		" min(o.rowid)",

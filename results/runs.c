@@ -15,7 +15,7 @@ static int nearest_run(struct store *s, const char *given, struct bace_err *e)
 
 	if (rc)
 		return rc;
-	while (sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		char *id = strdup(column_text(q, 0));
 
 		if (!id || BACE_PUSH(ids, n, cap, id)) {
@@ -33,6 +33,8 @@ static int nearest_run(struct store *s, const char *given, struct bace_err *e)
 	for (size_t i = 0; i < n; i++)
 		free((char *)ids[i]);
 	free(ids);
+	if (rc)
+		return rc;
 	if (!near[0])
 		return bace_fail(e, ENOENT, "no run `%s': store %s holds no run yet", given, s->path);
 	return bace_fail(e, ENOENT, "no run `%s' in store %s; the %s one is %s", given, s->path,
@@ -50,12 +52,17 @@ int store_find_run(struct store *s, const char *given, char id[32], struct bace_
 			 "ORDER BY id LIMIT 2", given, &q, e);
 	if (rc)
 		return rc;
-	while (sqlite3_step(q) == SQLITE_ROW)
+	while (store_next(s, q, &rc, e))
 		if (!n++ || !strcmp(column_text(q, 0), given))
 			snprintf(id, 32, "%s", column_text(q, 0));
 	sqlite3_finalize(q);
+	if (rc)
+		return rc;
 	if (!given[0] || !n)
 		return nearest_run(s, given, e);
+	/* Ids go into pages, file names and commands to type. */
+	if (id[strspn(id, "0123456789abcdef-")])
+		return bace_fail(e, EBADMSG, "store %s: a run's id has characters that bace gives none", s->path);
 	if (n > 1 && strcmp(id, given))
 		return bace_fail(e, ENOENT, "run `%s': more than one begins so, %s is the oldest", given, id);
 	return 0;

@@ -1,10 +1,10 @@
 /* A run as text and as JSON. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "results/table.h"
 
 static int print_head(struct store *s, const char *run, FILE *to, bool color, struct bace_err *e)
@@ -137,11 +137,6 @@ int results_print_run(struct store *s, const char *run, FILE *to, bool color, in
 
 /* ---- JSON: the rows as the store has them ---- */
 
-static json_t *json_number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *json_value(sqlite3_stmt *q, int c)
 {
 	switch (sqlite3_column_type(q, c)) {
@@ -196,8 +191,9 @@ static const struct {
 	{ "jobs", "SELECT policy, oracle, job, placement, finished, arrival_s, start_s, finish_s, jct_s,"
 		" waiting_s, slowdown, mean_step_s, energy_j, cost_usd FROM job_outcome" WANTED
 		" ORDER BY rowid" },
-	{ "policies", "SELECT policy, oracle, sum(finished) AS finished, count(*) AS jobs, avg(jct_s) AS"
-		" mean_jct_s, sum(energy_j) AS energy_j, sum(cost_usd) AS cost_usd FROM job_outcome" WANTED
+	{ "policies", "SELECT policy, oracle, sum(finished) AS finished, count(*) AS jobs, avg(CASE WHEN"
+		" finished THEN jct_s END) AS mean_jct_s, sum(CASE WHEN finished THEN energy_j END) AS energy_j,"
+		" sum(CASE WHEN finished THEN cost_usd END) AS cost_usd FROM job_outcome" WANTED
 		" GROUP BY policy, oracle ORDER BY min(rowid)" },
 	{ "links", "SELECT src, dst, planned_rtt_s, rtt_min_s, rtt_median_s, rtt_p99_s,"
 		" planned_goodput_bps, nullif(goodput_bps, 0) AS goodput_bps FROM plan_check WHERE"

@@ -110,11 +110,11 @@ static int read_tcp(struct store *s, int64_t placement, const struct hop_plan *h
 	sqlite3_bind_int(q, 3, h->forward);
 	sqlite3_bind_int(q, 4, r->first);
 	sqlite3_bind_int(q, 5, r->last);
-	while (sqlite3_step(q) == SQLITE_ROW)
+	while (store_next(s, q, &rc, e))
 		r->tcp[sqlite3_column_int(q, 0) - r->first] = (struct tcp_row){ true, column_number(q, 1),
 			column_number(q, 2), column_number(q, 3), column_number(q, 4) };
 	sqlite3_finalize(q);
-	return 0;
+	return rc;
 }
 
 /* ---- what else the link carried ---- */
@@ -136,7 +136,7 @@ static int add_other(struct store *s, const struct other_flow *o, double latency
 	sqlite3_bind_int64(q, 1, o->placement);
 	sqlite3_bind_int(q, 2, o->stage);
 	sqlite3_bind_text(q, 3, o->kind, -1, SQLITE_STATIC);
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		double left = column_number(q, 0) - latency_s;
 
 		if (spans_add(out, left - o->link_s, left))
@@ -166,7 +166,7 @@ static int read_others(struct store *s, int64_t placement, const struct hop_plan
 	sqlite3_bind_text(q, 3, h->dst, -1, SQLITE_STATIC);
 	sqlite3_bind_int(q, 4, h->hop);
 	sqlite3_bind_int(q, 5, h->forward);
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		bool forward = sqlite3_column_int(q, 2);
 		int hop = sqlite3_column_int(q, 1), stages = sqlite3_column_int(q, 4);
 		double messages = column_number(q, 5) * column_number(q, 6) / column_number(q, 7) + 1;

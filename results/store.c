@@ -57,6 +57,15 @@ int store_exec(struct store *s, const char *sql, struct bace_err *e)
 	return 0;
 }
 
+bool store_next(struct store *s, sqlite3_stmt *q, int *rc, struct bace_err *e)
+{
+	int step = *rc ? SQLITE_DONE : sqlite3_step(q);
+
+	if (step != SQLITE_ROW && step != SQLITE_DONE)
+		*rc = store_fail(s, e, "read");
+	return step == SQLITE_ROW;
+}
+
 double column_number(sqlite3_stmt *q, int column)
 {
 	return sqlite3_column_type(q, column) == SQLITE_NULL ? NAN : sqlite3_column_double(q, column);
@@ -205,12 +214,16 @@ int store_open(const char *path, struct store **out, struct bace_err *e)
 
 /* A log needs an index beside it, which a read-only folder cannot take; a file
  * without log can do without. */
-static int open_immutable(const char *path, struct store **out, struct bace_err *e)
+static int open_unindexed(const char *path, bool logged, struct store **out, struct bace_err *e)
 {
 	CLEANUP_FREE char *uri = NULL;
 	struct bace_buf b = { 0 };
-	int rc = bace_buf_addf(&b, "file:");
+	int rc;
 
+	if (logged)
+		return bace_fail(e, EACCES, "store %s: its newest rows are in %s-wal, which cannot be read in a "
+				 "folder without permission to write: copy both files to one with it", path, path);
+	rc = bace_buf_addf(&b, "file:");
 	for (const char *p = path; !rc && *p; p++)
 		rc = strchr("%?#", *p) ? bace_buf_addf(&b, "%%%02x", (unsigned char)*p) :
 			bace_buf_add(&b, p, 1);
@@ -235,6 +248,7 @@ int store_open_readonly(const char *path, struct store **out, struct bace_err *e
 	struct store *s = NULL;
 	struct stat st;
 	int version, rc;
+	bool logged;
 
 	if (stat(path, &st))
 		return bace_fail_errno(e, errno, "store %s", path);
@@ -242,6 +256,7 @@ int store_open_readonly(const char *path, struct store **out, struct bace_err *e
 	if (S_ISREG(st.st_mode) && !st.st_size)
 		return bace_fail(e, EBADMSG, "store %s: not a store of bace: an empty file; it was not touched", path);
 	rc = store_probe(path, &version, e);
+	logged = version == -1;
 	if (!rc)
 		rc = connect_file(path, SQLITE_OPEN_READONLY, &s, e);
 	if (rc)
@@ -250,16 +265,22 @@ int store_open_readonly(const char *path, struct store **out, struct bace_err *e
 	if (rc == -EACCES || rc == -EROFS) {
 		store_close(s);
 		s = NULL;
-		rc = open_immutable(path, &s, e);
+		rc = open_unindexed(path, logged, &s, e);
 		if (!rc)
 			rc = check_identity(s, &version, e);
 	}
-	if (rc || version < store_version) {
+	if (!rc && version < store_version) {
 		store_close(s);
-		return rc ? rc : open_older(path, version, out, e);
+		s = NULL;
+		rc = open_older(path, version, &s, e);
 	}
-	*out = s;
-	return 0;
+	if (!rc)
+		rc = store_begin_read(s, e);
+	if (rc)
+		store_close(s);
+	else
+		*out = s;
+	return rc;
 }
 
 void store_close(struct store *s)
@@ -292,7 +313,17 @@ int store_begin(struct store *s, struct bace_err *e)
 
 int store_commit(struct store *s, struct bace_err *e)
 {
-	return store_exec(s, "COMMIT", e);
+	int rc = store_exec(s, "COMMIT", e);
+
+	/* Some failures leave it open: what comes next would go into it and be lost. */
+	if (rc)
+		store_rollback(s);
+	return rc;
+}
+
+int store_begin_read(struct store *s, struct bace_err *e)
+{
+	return sqlite3_get_autocommit(s->db) ? store_exec(s, "BEGIN", e) : 0;
 }
 
 void store_rollback(struct store *s)

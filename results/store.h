@@ -29,12 +29,22 @@ int store_exec(struct store *s, const char *sql, struct bace_err *e);
 /* Prepares sql and binds run to its first parameter, if it has one. */
 int store_query(struct store *s, const char *sql, const char *run, sqlite3_stmt **out,
 		struct bace_err *e);
+/* True with a row of q. False where *rc says that something failed before, at
+ * the end, and when the row cannot be read, which *rc then says. */
+bool store_next(struct store *s, sqlite3_stmt *q, int *rc, struct bace_err *e);
+/* All that is read from here on is of one state, though a run may be writing;
+ * nothing to do inside a transaction. store_rollback ends it. */
+int store_begin_read(struct store *s, struct bace_err *e);
 /* NULL is NaN; NULL is "". */
 double column_number(sqlite3_stmt *q, int column);
 const char *column_text(sqlite3_stmt *q, int column);
 
-/* What a run's row says it is; "killed" when it says "running" and its process is gone. */
+/* What a run's row says it is. Where it says "running": "killed" when its process is
+ * gone, "running?" when that process would not be seen from here. */
 const char *run_status(const char *status, const char *process);
+#define RUN_STATUS_UNSEEN "running?"
+/* Where process ids mean the same: the inode of the namespace; 0: unknown. */
+unsigned long long pid_namespace(void);
 
 /* What the bytes of a file say, without a database library in the way.
  * Returns 0 when it may be opened (or is not there), else -errno with what is

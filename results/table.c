@@ -84,7 +84,7 @@ struct unit unit_for(enum quantity what, double typical, double least, double mo
 {
 	const struct scale *s = scales_of(what);
 
-	while (typical >= s->below)
+	while (s->below < INFINITY && typical >= s->below)
 		s++;
 	return (struct unit){ s->name, s->factor, digits_for(what, least / s->factor, most / s->factor) };
 }

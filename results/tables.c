@@ -42,7 +42,7 @@ static int read_columns(struct store *s, struct store_table *t, const char *sql,
 	size_t cap = 0;
 	int rc = store_query(s, "SELECT name, type FROM pragma_table_info(?1) ORDER BY cid", t->name, &q, e);
 
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		CLEANUP_FREE char *comment = comment_after(columns ? columns : sql, column_text(q, 0));
 		struct store_column c = { .name = strdup(column_text(q, 0)), .type = strdup(column_text(q, 1)) };
 
@@ -61,7 +61,7 @@ int store_tables_read(struct store *s, struct store_tables *out, struct bace_err
 			     " 'sqlite_%' ORDER BY name", NULL, &q, e);
 
 	*out = (struct store_tables){ 0 };
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(s, q, &rc, e)) {
 		struct store_table t = { .name = strdup(column_text(q, 0)),
 			.meaning = comment_after(column_text(q, 1), column_text(q, 0)) };
 

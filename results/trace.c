@@ -191,7 +191,7 @@ static int link_counters(struct trace *t, int64_t id, const struct placement_row
 	if (rc)
 		return rc;
 	sqlite3_bind_int64(q, 1, id);
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(t->s, q, &rc, t->e)) {
 		char name[200];
 
 		snprintf(name, sizeof(name), "%.50s to %.50s, %.60s", column_text(q, 2), column_text(q, 3), p->job);
@@ -241,7 +241,7 @@ static int write_cells(struct trace *t, const char *run)
 	int rc = store_query(t->s, "SELECT id, policy, job, placement, moment, valid FROM placement p WHERE run_id ="
 			     " ?1 AND EXISTS (SELECT 1 FROM op WHERE placement_id = p.id) ORDER BY id", run, &q, t->e);
 
-	while (!rc && sqlite3_step(q) == SQLITE_ROW) {
+	while (store_next(t->s, q, &rc, t->e)) {
 		struct placement_row p = { .policy = column_text(q, 1), .job = column_text(q, 2),
 			.placement = column_text(q, 3) };
 
@@ -268,7 +268,9 @@ int results_write_trace(struct store *s, const char *given, FILE *to, struct bac
 
 	if (!rc) {
 		*t = (struct trace){ .to = to, .s = s, .e = e };
-		fprintf(to, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"run\":\"%s\"},\"traceEvents\":[", run);
+		fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"run\":", to);
+		text(t, run);
+		fputs("},\"traceEvents\":[", to);
 		name_it(t, "process_name", CELLS_PID, 0, "cells");
 		name_it(t, "process_name", LINKS_PID, 0, "links");
 		rc = write_cells(t, run);

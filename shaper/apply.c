@@ -141,8 +141,19 @@ static int read_back(struct netlink *nl, const struct if_state *want, const stru
 	return rc;
 }
 
+/* What is not of our kinds cannot be made anew. */
+static void forget_foreign(struct if_state *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].kind)
+			s->v[n++] = s->v[i];
+	s->n = n;
+}
+
 /* Best effort after a failure; the first error stays the one reported. */
-static void put_back(struct netlink *nl, const struct if_state *before, const struct if_info *i,
+static void put_back(struct netlink *nl, struct if_state *before, const struct if_info *i,
 		     struct bace_err *e)
 {
 	struct if_state nothing = { 0 }, now = { 0 };
@@ -150,6 +161,7 @@ static void put_back(struct netlink *nl, const struct if_state *before, const st
 	struct bace_err second = { 0 };
 	int rc = kernel_observe(nl, i, &now, &second);
 
+	forget_foreign(before);
 	if (!rc)
 		rc = plan_diff(if_state_is_ours(before) ? before : &nothing, &now, &steps);
 	if (!rc && steps.n)

@@ -10,16 +10,18 @@
 #include "shaper/shaping_state.h"
 
 #define PERIOD_MIN_NS 1000000LL
+/* Three years: sums of two such times and a clock stay far from overflowing. */
+#define TIME_MAX_NS 100000000000000000LL
 
 struct edit {
 	int link;
 	struct shape_link before, after;
 };
 
-static int find_link(const struct shaping *s, uint16_t region)
+static int find_link(const struct shape_spec *s, uint16_t region)
 {
-	for (int i = 0; i < s->spec.n_links; i++)
-		if (s->spec.links[i].region == region)
+	for (int i = 0; i < s->n_links; i++)
+		if (s->links[i].region == region)
 			return i;
 	return -1;
 }
@@ -28,9 +30,11 @@ static int check_change(const struct shape_change *v, const struct shape_link *l
 {
 	if (v->set & ~(SHAPE_SET_RATE | SHAPE_SET_LATENCY | SHAPE_SET_LOSS))
 		return bace_fail(e, EINVAL, "link `%s': unknown values to change", l->name);
-	if (v->set & SHAPE_SET_RATE && (!l->rate_bps || !v->rate_bps))
-		return bace_fail(e, EINVAL, "link `%s': the plan %s its rate, so it cannot be changed in place", l->name,
-				 l->rate_bps ? "limits" : "does not limit");
+	if (v->set & SHAPE_SET_RATE && !l->rate_bps)
+		return bace_fail(e, EINVAL, "link `%s': the plan does not limit its rate, so it cannot be changed in place",
+				 l->name);
+	if (v->set & SHAPE_SET_RATE && !v->rate_bps)
+		return bace_fail(e, EINVAL, "link `%s': rate 0: must be 8 kbit/s to 4 Tbit/s", l->name);
 	if (v->set & (SHAPE_SET_LATENCY | SHAPE_SET_LOSS) && !plan_link_is_delayed(l))
 		return bace_fail(e, EINVAL, "link `%s': the plan gives it neither latency nor loss, so they cannot be changed in place", l->name);
 	if (v->set & SHAPE_SET_LOSS && l->impair.loss_model != LOSS_RANDOM)
@@ -42,7 +46,7 @@ static int prepare(struct shaping *s, const struct shape_change *v, struct edit 
 {
 	int rc;
 
-	x->link = find_link(s, v->region);
+	x->link = find_link(&s->spec, v->region);
 	if (x->link < 0)
 		return bace_fail(e, ENOENT, "no link to region number %u is shaped here", v->region);
 	x->before = x->after = s->spec.links[x->link];
@@ -157,7 +161,8 @@ static int change_tc(struct shaping *s, const struct edit *x, int n, struct bace
 	return rc;
 }
 
-int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
+int shaping_renew_tables(struct shaping *s, const struct shape_spec *before, const struct shape_spec *spec,
+			 size_t *n_changes, struct bace_err *e)
 {
 	CLEANUP_FREE struct tcobj *v = calloc((size_t)spec->n_links + 1, sizeof(*v));
 	struct objects o = { .v = v };
@@ -166,14 +171,14 @@ int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_
 	if (!v)
 		return bace_fail(e, ENOMEM, "out of memory");
 	/* Elsewhere every netem is a new one. */
-	if (!s->active || !netem(s) || spec->delay != DELAY_NETEM || strcmp(spec->ingress, s->spec.ingress))
+	if (!s->active || before->delay != DELAY_NETEM || spec->delay != DELAY_NETEM || strcmp(spec->ingress, before->ingress))
 		return 0;
 	for (int i = 0; i < spec->n_links; i++) {
 		const struct shape_link *l = &spec->links[i];
-		int before = find_link(s, l->region);
+		int k = find_link(before, l->region);
 
-		if (l->jitter_ns && before >= 0 && s->spec.links[before].jitter_ns &&
-		    !jitter_is_same(spec, l, &s->spec, &s->spec.links[before]))
+		if (l->jitter_ns && k >= 0 && before->links[k].jitter_ns &&
+		    !jitter_is_same(spec, l, before, &before->links[k]))
 			v[o.n[1]++] = plan_link_netem(spec, l);
 	}
 	rc = o.n[1] ? send_objects(s, &o, e) : 0;
@@ -181,19 +186,29 @@ int shaping_renew_tables(struct shaping *s, const struct shape_spec *spec, size_
 	return rc;
 }
 
-/* ---- the delay line ---- */
-static int change_line(struct shaping *s, const struct edit *x, int n, struct bace_err *e)
+static void keep_links(struct shaping *s, const struct edit *x, int n, bool back)
 {
-	uint32_t before = plan_queue_limit(&s->spec), after = before;
+	for (int i = 0; i < n; i++)
+		s->spec.links[x[i].link] = back ? x[i].before : x[i].after;
+}
 
-	for (int i = 0; i < n; i++)
-		s->spec.links[x[i].link] = x[i].after;
+static int make_changes(struct shaping *s, const struct edit *x, int n, struct bace_err *e)
+{
+	uint32_t before = plan_queue_limit(&s->spec), after;
+	int rc = 0;
+
+	keep_links(s, x, n, false);
 	after = plan_queue_limit(&s->spec);
-	if (!s->line)
-		return 0;
-	for (int i = 0; i < n; i++)
+	/* Room comes first: alone it changes nothing. */
+	if (s->line && after > before)
+		rc = delay_line_set_max(s->line, after, e);
+	if (!rc)
+		rc = change_tc(s, x, n, e);
+	if (rc)
+		keep_links(s, x, n, true);
+	for (int i = 0; i < n && !rc && s->line; i++)
 		delay_line_change(s->line, &x[i].after);
-	return after > before ? delay_line_set_max(s->line, after, e) : 0;
+	return rc;
 }
 
 int shaping_change(struct shaping *s, const struct shape_change *v, int n, struct bace_err *e)
@@ -205,11 +220,15 @@ int shaping_change(struct shaping *s, const struct shape_change *v, int n, struc
 		return bace_fail(e, ENOMEM, "out of memory");
 	if (!s->active)
 		return bace_fail(e, ENOENT, "nothing is shaped here: there is nothing to change");
-	for (int i = 0; i < n && !rc; i++)
+	for (int i = 0; i < n && !rc; i++) {
 		rc = prepare(s, &v[i], &x[i], e);
-	if (!rc)
-		rc = change_tc(s, x, n, e);
-	return rc ? rc : change_line(s, x, n, e);
+		/* Each would be worked out from the link as it was, and the last one win. */
+		for (int k = 0; k < i && !rc; k++)
+			if (x[k].link == x[i].link)
+				rc = bace_fail(e, EINVAL, "link `%s' is changed twice at once: name it once, with all that changes",
+					       x[i].before.name);
+	}
+	return rc ? rc : make_changes(s, x, n, e);
 }
 
 /* ---- traces ---- */
@@ -221,14 +240,15 @@ static int check_trace(struct shaping *s, uint16_t region, struct shape_trace *t
 	for (size_t i = 0; i < t->n; i++) {
 		struct edit x;
 
-		if (t->v[i].at_ns < last_ns)
-			return bace_fail(e, EINVAL, "point %zu of the trace goes back in time", i);
+		if (t->v[i].at_ns < last_ns || t->v[i].at_ns > TIME_MAX_NS)
+			return bace_fail(e, EINVAL, "point %zu of the trace %s", i,
+					 t->v[i].at_ns < last_ns ? "goes back in time" : "is years away");
 		last_ns = t->v[i].at_ns;
 		t->v[i].to.region = region;
 		if (prepare(s, &t->v[i].to, &x, e))
 			return bace_err_context(e, "trace, at %.3f s", (double)last_ns / 1e9);
 	}
-	if (loop && (t->period_ns < last_ns || t->period_ns < PERIOD_MIN_NS))
+	if (loop && (t->period_ns < last_ns || t->period_ns < PERIOD_MIN_NS || t->period_ns > TIME_MAX_NS))
 		return bace_fail(e, EINVAL, "a trace whose round takes %.6f s cannot be looped", (double)t->period_ns / 1e9);
 	return 0;
 }
@@ -236,11 +256,10 @@ static int check_trace(struct shaping *s, uint16_t region, struct shape_trace *t
 int shaping_play(struct shaping *s, uint16_t region, struct shape_trace *t, bool loop, int64_t start_real_ns,
 		 struct bace_err *e)
 {
-	int64_t now = bace_mono_ns();
-	int64_t start = start_real_ns ? now + (start_real_ns - bace_wall_ns()) : now;
+	int64_t now = bace_mono_ns(), wall = bace_wall_ns(), start = now, from_now;
 	int rc;
 
-	if (!s->active || find_link(s, region) < 0)
+	if (!s->active || find_link(&s->spec, region) < 0)
 		return bace_fail(e, ENOENT, "no link to region number %u is shaped here", region);
 	if (!t->n) {
 		player_stop(&s->player, region);
@@ -249,6 +268,11 @@ int shaping_play(struct shaping *s, uint16_t region, struct shape_trace *t, bool
 	rc = check_trace(s, region, t, loop, e);
 	if (rc)
 		return rc;
+	if (start_real_ns) {
+		if (__builtin_sub_overflow(start_real_ns, wall, &from_now) || llabs(from_now) > TIME_MAX_NS)
+			return bace_fail(e, EINVAL, "a trace that starts years from now");
+		start = now + from_now;
+	}
 	return player_start(&s->player, region, t, loop, start, now) ? bace_fail(e, ENOMEM, "out of memory") : 0;
 }
 
@@ -259,9 +283,13 @@ bool shaping_playing(const struct shaping *s)
 
 int64_t shaping_next_ns(const struct shaping *s)
 {
+	const int64_t checks[] = { s->drift_check_ns, s->rules_check_ns };
 	int64_t next = player_next_ns(&s->player);
 
-	return s->drift_check_ns && s->drift_check_ns < next ? s->drift_check_ns : next;
+	for (size_t i = 0; i < ARRAY_LEN(checks); i++)
+		if (checks[i] && checks[i] < next)
+			next = checks[i];
+	return next;
 }
 
 static void play_due(struct shaping *s, int64_t now_ns)
@@ -290,4 +318,6 @@ void shaping_run_due(struct shaping *s)
 		play_due(s, now);
 	if (s->drift_check_ns && s->drift_check_ns <= now)
 		shaping_check_drift(s);
+	if (s->rules_check_ns && s->rules_check_ns <= now)
+		shaping_check_rules(s);
 }

@@ -12,6 +12,7 @@
 
 struct shaperd_client {
 	int fd;
+	int changes;	/* of the last plan */
 	struct shaperd_request request;
 	struct shaperd_reply reply;
 };
@@ -148,12 +149,15 @@ int shaperd_plan(struct shaperd_client *c, const struct shape_spec *s, struct ba
 		rc = send_request(c, SHAPERD_LINKS, (uint32_t)n, e);
 		sent += n;
 	}
-	return rc ? rc : ask(c, SHAPERD_APPLY, (uint32_t)s->n_links, e);
+	if (!rc)
+		rc = ask(c, SHAPERD_APPLY, (uint32_t)s->n_links, e);
+	c->changes = rc ? 0 : (int)c->reply.n;
+	return rc;
 }
 
 int shaperd_changes(const struct shaperd_client *c)
 {
-	return (int)c->reply.n;
+	return c->changes;
 }
 
 int shaperd_stats(struct shaperd_client *c, struct shape_stats *out, struct bace_err *e)

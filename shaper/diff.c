@@ -162,7 +162,7 @@ static int diff_one(const struct tcobj *o, const struct tcobj *old, struct plan_
 		return step(out, PLAN_ADD, o);
 	if (tcobj_equal(o, old))
 		return 0;
-	if (o->kind == old->kind && o->parent == old->parent && o->kind->can_change)
+	if (o->kind && o->kind == old->kind && o->parent == old->parent && o->kind->can_change)
 		return step(out, PLAN_CHANGE, o);
 	rc = step(out, PLAN_DELETE, old);
 	return rc ? rc : step(out, PLAN_ADD, o);
@@ -174,6 +174,17 @@ static bool goes_with_its_parent(const struct tcobj *o, const struct index *want
 	struct tcobj parent = { .type = TCOBJ_CLASS, .handle = o->parent };
 
 	return o->type == TCOBJ_QDISC && TC_H_MIN(o->parent) && !index_find(want_ix, &parent);
+}
+
+/* A class has one leaf: the wanted one, when it comes, takes its place. */
+static bool displaced(const struct tcobj *o, const struct if_state *want)
+{
+	if (o->type != TCOBJ_QDISC || !TC_H_MIN(o->parent))
+		return false;
+	for (size_t i = 0; i < want->n; i++)
+		if (want->v[i].type == TCOBJ_QDISC && want->v[i].parent == o->parent)
+			return true;
+	return false;
 }
 
 static int diff_ours(const struct if_state *want, const struct index *want_ix, const struct if_state *have,
@@ -190,7 +201,8 @@ static int diff_ours(const struct if_state *want, const struct index *want_ix, c
 	for (size_t i = 0; i < have->n && !rc; i++) {
 		const struct tcobj *o = &have->v[i];
 
-		if (o->type != TCOBJ_FILTER && !index_find(want_ix, o) && !goes_with_its_parent(o, want_ix))
+		if (o->type != TCOBJ_FILTER && !index_find(want_ix, o) && !goes_with_its_parent(o, want_ix) &&
+		    !displaced(o, want))
 			rc = step(out, PLAN_DELETE, o);
 	}
 	return rc;

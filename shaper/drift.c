@@ -7,6 +7,8 @@
 
 /* Somebody who insists is answered at this pace, not at his. */
 #define REPAIR_GAP_NS 100000000LL
+/* Nothing tells of changes to iptables. */
+#define RULES_CHECK_NS 2000000000LL
 
 int shaping_watch_fd(const struct shaping *s)
 {
@@ -65,12 +67,38 @@ void shaping_check_drift(struct shaping *s)
 		rc = repair(s, &plan.egress, &e);
 	if (!rc)
 		rc = repair(s, &plan.ingress, &e);
+	/* What was deleted and made again has another number. */
+	if (!rc)
+		shaping_keep_indices(s, &plan);
 	plan_free(&plan);
 	s->drift_checked_ns = bace_mono_ns();
 	if (!rc)
 		return;
 	s->lost = e;
 	bace_log(BACE_ERROR, "shaper", "somebody changed the shaping and it could not be put back: %s", e.msg);
+}
+
+void shaping_watch_rules(struct shaping *s)
+{
+	s->rules_check_ns = s->active && delay_rules_installed(&s->rules) ? bace_mono_ns() + RULES_CHECK_NS : 0;
+}
+
+void shaping_check_rules(struct shaping *s)
+{
+	struct bace_err e = { 0 };
+	int rc = delay_rules_stand(&s->rules, &e);
+
+	if (rc < 0) {
+		/* One that cannot be looked at now is looked for again. */
+		bace_log(BACE_WARN, "shaper", "%s", e.msg);
+	} else if (!rc && delay_rules_install(&s->rules, &s->spec, NULL, &e)) {
+		s->lost = e;
+		bace_log(BACE_ERROR, "shaper", "somebody removed the delay line's rule and it could not be put back: %s", e.msg);
+	} else if (!rc) {
+		s->drift_repairs++;
+		bace_log(BACE_WARN, "shaper", "somebody removed the delay line's rule: put back; what came meanwhile was not delayed");
+	}
+	shaping_watch_rules(s);
 }
 
 int shaping_lost(const struct shaping *s, struct bace_err *e)

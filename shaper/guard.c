@@ -80,7 +80,7 @@ int guard_check_default_route(struct netlink *nl, const struct if_info *i, struc
 			return bace_err_context(e, "read the routes");
 	}
 	if (d.found)
-		return bace_fail(e, EPERM, "interface `%s' carries the default route: shaping it could cut this machine off; "
+		return bace_fail(e, EISCONN, "interface `%s' carries the default route: shaping it could cut this machine off; "
 				 "--allow-control-interface if that is meant", i->ifname);
 	return 0;
 }
@@ -125,6 +125,7 @@ bool guard_is_machine_namespace(void)
 {
 	struct stat mine, init;
 
-	return !stat("/proc/self/ns/net", &mine) && !stat("/proc/1/ns/net", &init) && mine.st_ino == init.st_ino &&
-	       mine.st_dev == init.st_dev;
+	/* Without CAP_SYS_PTRACE PID 1's cannot be looked at: then it counts as ours. */
+	return stat("/proc/self/ns/net", &mine) || stat("/proc/1/ns/net", &init) ||
+	       (mine.st_ino == init.st_ino && mine.st_dev == init.st_dev);
 }

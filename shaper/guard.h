@@ -11,8 +11,8 @@ int guard_check_default_route(struct netlink *nl, const struct if_info *i, struc
 /* By which interface does this machine reach `addr` (text, either family)?
  * *ifindex = 0: no route. */
 int guard_route_interface(struct netlink *nl, const char *addr, int *ifindex, struct bace_err *e);
-/* Does this process stand in the machine's own network namespace, as far as it
- * can tell (that of PID 1)? */
+/* Does this process stand in the machine's own network namespace (that of PID 1)?
+ * True also where it cannot tell. */
 bool guard_is_machine_namespace(void);
 
 #endif

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x626a6f75726e616cULL
-#define VERSION ((uint32_t)sizeof(struct snapshot_object) << 8 | 1)
+#define VERSION ((uint32_t)sizeof(struct snapshot_object) << 8 | 2)
 #define BOOT_ID_BYTES 40
 #define FILE_MAX (64u << 20)
 
@@ -29,7 +29,7 @@ struct header {
 
 struct fixed {
 	char ifname[IFNAMSIZ];
-	uint32_t tc, gso_before;
+	uint32_t tc, gso_before, gso_ipv4_before;
 };
 
 int journal_encode(const struct journal *j, const char *boot_id, struct bace_buf *out)
@@ -41,7 +41,8 @@ int journal_encode(const struct journal *j, const char *boot_id, struct bace_buf
 	snprintf(h.boot_id, sizeof(h.boot_id), "%s", boot_id);
 	rc = bace_buf_add(out, &h, sizeof(h));
 	for (size_t i = 0; i < j->n && !rc; i++) {
-		struct fixed f = { .tc = j->v[i].tc, .gso_before = j->v[i].gso_before };
+		struct fixed f = { .tc = j->v[i].tc, .gso_before = j->v[i].gso_before,
+				   .gso_ipv4_before = j->v[i].gso_ipv4_before };
 
 		memcpy(f.ifname, j->v[i].ifname, sizeof(f.ifname));
 		rc = bace_buf_add(out, &f, sizeof(f));
@@ -70,6 +71,7 @@ static int decode_entries(const uint8_t *p, const uint8_t *end, uint32_t n, stru
 		memcpy(entry.ifname, f.ifname, sizeof(f.ifname));
 		entry.tc = f.tc;
 		entry.gso_before = f.gso_before;
+		entry.gso_ipv4_before = f.gso_ipv4_before;
 		rc = snapshot_decode(&p, end, &entry.before);
 		if (rc)
 			return rc;

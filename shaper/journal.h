@@ -11,7 +11,9 @@ struct journal_entry {
 	char ifname[IFNAMSIZ];
 	bool tc;			/* its root qdisc is (about to be) ours */
 	uint32_t gso_before;		/* 0: unchanged */
+	uint32_t gso_ipv4_before;	/* 0: the kernel had none of its own for IPv4 */
 	struct snapshot before;		/* n = 0: a kernel default */
+	bool owed;			/* ours is gone and `before' not back yet; not on disk */
 };
 
 struct journal {

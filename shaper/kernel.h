@@ -15,6 +15,7 @@ struct if_info {
 	unsigned mtu;
 	uint32_t txqlen;
 	uint32_t gso_max_bytes;
+	uint32_t gso_ipv4_max_bytes;	/* 0: the kernel has none of its own for IPv4 */
 	uint32_t n_tx_queues;
 	int master;		/* 0: none */
 	char slave_kind[16];	/* "bond", "bridge", ... of the master; "" */
@@ -22,7 +23,10 @@ struct if_info {
 
 /* -ENODEV with a clear message if there is none of that name. */
 int kernel_if_info(struct netlink *nl, const char *ifname, struct if_info *out, struct bace_err *e);
-int kernel_set_gso_max(struct netlink *nl, const struct if_info *i, uint32_t bytes, struct bace_err *e);
+/* For all families; ipv4_bytes 0: what that makes of IPv4's own. Linux 6.3 lowers it
+ * along, and does not raise it along beyond 65536. */
+int kernel_set_gso_max(struct netlink *nl, const struct if_info *i, uint32_t bytes, uint32_t ipv4_bytes,
+		       struct bace_err *e);
 
 /* Everything at the root of the interface: qdiscs, classes and, where the root
  * is ours, filters. */

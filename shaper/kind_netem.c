@@ -120,7 +120,8 @@ static int decode_attrs(const struct nlattr *const *tb, struct netem *n)
 	if ((tb[TCA_NETEM_RATE64] && attr_u64(tb[TCA_NETEM_RATE64], &n->rate_bytes_ps)) ||
 	    (tb[TCA_NETEM_LATENCY64] && attr_u64(tb[TCA_NETEM_LATENCY64], (uint64_t *)&n->latency_ns)) ||
 	    (tb[TCA_NETEM_JITTER64] && attr_u64(tb[TCA_NETEM_JITTER64], (uint64_t *)&n->jitter_ns)) ||
-	    (tb[TCA_NETEM_ECN] && attr_u32(tb[TCA_NETEM_ECN], &n->ecn)))
+	    (tb[TCA_NETEM_ECN] && attr_u32(tb[TCA_NETEM_ECN], &n->ecn)) ||
+	    (tb[NETEM_PRNG_SEED] && attr_u64(tb[NETEM_PRNG_SEED], &n->seed)))
 		return -EINVAL;
 	return tb[TCA_NETEM_LOSS] ? decode_loss(tb[TCA_NETEM_LOSS], n) : 0;
 }

@@ -7,10 +7,8 @@
 
 #include "shaper/kernel.h"
 
-/* Newer than the oldest headers we build with. */
-#ifndef IFLA_GSO_MAX_SIZE
-#define IFLA_GSO_MAX_SIZE 41
-#endif
+#define GSO_IPV4_MAX_SIZE 63	/* IFLA_GSO_IPV4_MAX_SIZE, Linux 6.3; newer than many headers */
+#define LINK_ATTRS (IFLA_MAX > GSO_IPV4_MAX_SIZE ? IFLA_MAX : GSO_IPV4_MAX_SIZE)
 
 /* ---- interfaces ---- */
 static void parse_slave_kind(const struct nlattr *linkinfo, struct if_info *i)
@@ -25,16 +23,17 @@ static int parse_link(const struct nlmsghdr *nlh, void *arg)
 {
 	struct if_info *i = arg;
 	const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(nlh);
-	const struct nlattr *tb[IFLA_MAX + 1];
+	const struct nlattr *tb[LINK_ATTRS + 1];
 
 	if (nlh->nlmsg_type != RTM_NEWLINK || mnl_nlmsg_get_payload_len(nlh) < sizeof(*ifi) ||
-	    attrs_parse_msg(nlh, sizeof(*ifi), tb, IFLA_MAX))
+	    attrs_parse_msg(nlh, sizeof(*ifi), tb, LINK_ATTRS))
 		return -EBADMSG;
 	i->ifindex = ifi->ifi_index;
 	i->up = ifi->ifi_flags & IFF_UP;
 	attr_u32(tb[IFLA_MTU], &i->mtu);
 	attr_u32(tb[IFLA_TXQLEN], &i->txqlen);
 	attr_u32(tb[IFLA_GSO_MAX_SIZE], &i->gso_max_bytes);
+	attr_u32(tb[GSO_IPV4_MAX_SIZE], &i->gso_ipv4_max_bytes);
 	attr_u32(tb[IFLA_NUM_TX_QUEUES], &i->n_tx_queues);
 	attr_u32(tb[IFLA_MASTER], (uint32_t *)&i->master);
 	attr_str(tb[IFLA_IFNAME], i->ifname, sizeof(i->ifname));
@@ -58,7 +57,8 @@ int kernel_if_info(struct netlink *nl, const char *ifname, struct if_info *out, 
 	return rc ? bace_err_context(e, "look up interface `%s'", ifname) : 0;
 }
 
-int kernel_set_gso_max(struct netlink *nl, const struct if_info *i, uint32_t bytes, struct bace_err *e)
+int kernel_set_gso_max(struct netlink *nl, const struct if_info *i, uint32_t bytes, uint32_t ipv4_bytes,
+		       struct bace_err *e)
 {
 	_Alignas(NLMSG_ALIGNTO) char buf[256];
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
@@ -68,6 +68,8 @@ int kernel_set_gso_max(struct netlink *nl, const struct if_info *i, uint32_t byt
 	ifi = mnl_nlmsg_put_extra_header(nlh, sizeof(*ifi));
 	ifi->ifi_index = i->ifindex;
 	mnl_attr_put_u32(nlh, IFLA_GSO_MAX_SIZE, bytes);
+	if (ipv4_bytes)
+		mnl_attr_put_u32(nlh, GSO_IPV4_MAX_SIZE, ipv4_bytes);
 	if (netlink_ask(nl, nlh, NULL, NULL, e))
 		return bace_err_context(e, "set gso_max_size %u on `%s'", bytes, i->ifname);
 	return 0;

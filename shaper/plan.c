@@ -14,6 +14,7 @@
 #define DIRECT_QLEN_PKTS 1000
 #define DEFAULT_LEAF_PKTS 10000
 #define QUEUE_LIMIT_MIN 60000
+#define UNKNOWN_RATE_BPS (CALC_UNSHAPED_BPS / 10)	/* of what comes in, for queues that must not drop */
 /* A rate that never limits, in netem: with one, packets leave in the order in
  * which they came, whatever the jitter, and also when the latency falls. */
 #define NETEM_ORDER_BYTES_PS (CALC_RATE_MAX_BPS / 8)
@@ -36,6 +37,21 @@ uint64_t plan_buffer_bytes(const struct shape_spec *s, const struct shape_link *
 	if (l->buffer_bytes)
 		return l->buffer_bytes;
 	return calc_buffer_bytes(l->rate_bps, l->rtt_ns, l->message_bytes, s->gso_max_bytes, s->mtu);
+}
+
+uint32_t plan_delay_limit_pkts(const struct shape_link *l)
+{
+	uint64_t rate = l->reverse_rate_bps ? l->reverse_rate_bps : UNKNOWN_RATE_BPS;
+
+	return calc_delay_limit_pkts(rate, l->latency_ns + 4 * l->jitter_ns);
+}
+
+bool plan_delays(const struct shape_spec *s)
+{
+	for (int i = 0; i < s->n_links; i++)
+		if (plan_link_is_delayed(&s->links[i]))
+			return true;
+	return false;
 }
 
 static struct tcobj object(enum tcobj_type type, const struct tckind *kind, uint32_t parent, uint32_t handle)
@@ -133,11 +149,10 @@ struct tcobj plan_link_netem(const struct shape_spec *s, const struct shape_link
 {
 	struct tcobj o = object(TCOBJ_QDISC, &kind_netem, ROOT | minor_of(l), minor_of(l) << 16);
 	struct netem *n = &o.u.netem;
-	uint64_t rate = l->reverse_rate_bps ? l->reverse_rate_bps : CALC_UNSHAPED_BPS / 10;
 
 	n->latency_ns = l->latency_ns;
 	n->jitter_ns = l->jitter_ns;
-	n->limit_pkts = calc_delay_limit_pkts(rate, l->latency_ns + 4 * l->jitter_ns);
+	n->limit_pkts = plan_delay_limit_pkts(l);
 	set_impair(l, n);
 	if (!n->reorder)
 		n->rate_bytes_ps = NETEM_ORDER_BYTES_PS;
@@ -194,15 +209,15 @@ uint32_t plan_queue_limit(const struct shape_spec *s)
 	uint64_t sum = QUEUE_LIMIT_MIN;
 
 	for (int i = 0; i < s->n_links; i++)
-		sum += calc_delay_limit_pkts(s->links[i].reverse_rate_bps,
-					     s->links[i].latency_ns + 4 * s->links[i].jitter_ns);
+		if (plan_link_is_delayed(&s->links[i]))
+			sum += plan_delay_limit_pkts(&s->links[i]);
 	return sum > INT32_MAX ? INT32_MAX : (uint32_t)sum;
 }
 
 int plan_build(const struct shape_spec *s, struct shape_plan *out, struct bace_err *e)
 {
 	struct bace_err scratch;
-	bool any_rate = false, any_delay = false;
+	bool any_rate = false, any_delay;
 	int rc;
 
 	e = e ? e : &scratch;
@@ -210,10 +225,9 @@ int plan_build(const struct shape_spec *s, struct shape_plan *out, struct bace_e
 	rc = spec_check(s, e);
 	if (rc)
 		return rc;
-	for (int i = 0; i < s->n_links; i++) {
+	any_delay = plan_delays(s);
+	for (int i = 0; i < s->n_links; i++)
 		any_rate |= s->links[i].rate_bps > 0;
-		any_delay |= plan_link_is_delayed(&s->links[i]);
-	}
 	if (any_delay && s->delay == DELAY_NETEM && !strcmp(s->egress, s->ingress))
 		return bace_fail(e, EINVAL, "netem delays what leaves an interface: `%s' cannot be both the egress and the inner interface", s->egress);
 	if (any_delay && s->delay == DELAY_NETEM && !s->ingress[0])

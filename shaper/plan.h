@@ -22,6 +22,10 @@ void plan_free(struct shape_plan *p);
 /* What the link's buffer resolves to. */
 uint64_t plan_buffer_bytes(const struct shape_spec *s, const struct shape_link *l);
 bool plan_link_is_delayed(const struct shape_link *l);
+/* Is any link of it? */
+bool plan_delays(const struct shape_spec *s);
+/* Packets of the link that may have to wait in its delay at once. */
+uint32_t plan_delay_limit_pkts(const struct shape_link *l);
 int spec_check(const struct shape_spec *s, struct bace_err *e);
 int spec_check_link(const struct shape_link *l, struct bace_err *e);
 /* The two objects of one link that a change in place touches. */

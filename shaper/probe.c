@@ -45,7 +45,7 @@ static bool has_nfqueue(void)
 
 	if (nfqueue_open(&q, 1000, NULL))
 		return false;
-	yes = !delay_rules_install(&rules, &spec, NULL);
+	yes = !delay_rules_install(&rules, &spec, NULL, NULL);
 	nfqueue_close(&q);
 	return yes;
 }

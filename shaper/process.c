@@ -140,7 +140,7 @@ int process_run(const char *const *names, const char *const *args, const char *i
 	pid_t pid;
 
 	if (!find_program(names, path, sizeof(path)))
-		return bace_fail(e, ENOENT, "no %s on this machine (Debian package iptables)", names[0]);
+		return bace_fail(e, ENOENT, "no %s in /usr/sbin, /sbin, /usr/local/sbin, /usr/bin or /bin", names[0]);
 	for (int i = 0; i < ARGS_MAX && args[i]; i++)
 		argv[i + 1] = (char *)args[i];
 	if (pipe2(in, O_CLOEXEC))

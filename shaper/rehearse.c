@@ -55,6 +55,9 @@ int snapshot_rehearse(const struct snapshot *s, struct bace_err *e)
 	if (snapshot_hides_something(s))
 		return bace_fail(e, ENOTSUP, "the netem qdisc of `%s' has a jitter, whose distribution the kernel does not show: it could not be put back, so remove it yourself first",
 				 s->ifname);
+	if (s->incomplete)
+		return bace_fail(e, ENOTSUP, "the %s qdisc of `%s' has more than bace can keep (a size table, a shared block, a class of a kind that Linux has given up): it could not be put back, so remove it yourself first",
+				 snapshot_root_kind(s), s->ifname);
 	if (pipe2(pipe_fd, O_CLOEXEC))
 		return bace_fail_errno(e, errno, "pipe");
 	pid = fork();

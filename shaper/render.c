@@ -19,16 +19,7 @@ void shape_compute(const struct shape_spec *s, const struct shape_link *l, struc
 		out->buffer_bytes = plan_buffer_bytes(s, l);
 	}
 	if (plan_link_is_delayed(l))
-		out->delay_limit_pkts = calc_delay_limit_pkts(l->reverse_rate_bps ? l->reverse_rate_bps : CALC_UNSHAPED_BPS / 10,
-							      l->latency_ns + 4 * l->jitter_ns);
-}
-
-static bool any_delayed(const struct shape_spec *s)
-{
-	for (int i = 0; i < s->n_links; i++)
-		if (plan_link_is_delayed(&s->links[i]))
-			return true;
-	return false;
+		out->delay_limit_pkts = plan_delay_limit_pkts(l);
 }
 
 int shape_check(const struct shape_spec *s, struct bace_err *e)
@@ -128,7 +119,7 @@ int shape_render_tc(const struct shape_spec *s, struct bace_buf *out, struct bac
 	plan_free(&p);
 	if (!rc && s->gso_max_bytes)
 		rc = bace_buf_addf(out, "ip link set dev %s gso_max_size %u\n", s->egress, s->gso_max_bytes);
-	if (!rc && s->delay == DELAY_NFQUEUE && any_delayed(s))
+	if (!rc && s->delay == DELAY_NFQUEUE && plan_delays(s))
 		rc = render_line(s, out);
 	return rc ? bace_fail(e, -rc, "out of memory") : 0;
 }
@@ -211,7 +202,7 @@ int shape_diff(const struct shape_spec *s, struct bace_buf *out, size_t *n, stru
 		netlink_close(&nl);
 	}
 	plan_free(&p);
-	if (!rc && s->delay == DELAY_NFQUEUE && any_delayed(s) && nfqueue_read_drops(&queue_drops, &user_drops)) {
+	if (!rc && s->delay == DELAY_NFQUEUE && plan_delays(s) && nfqueue_read_drops(&queue_drops, &user_drops)) {
 		++*n;
 		rc = bace_buf_addf(out, "%s: no delay line reads NFQUEUE %u: what comes in is not delayed\n", s->egress,
 				   NFQUEUE_NUMBER);

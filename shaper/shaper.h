@@ -47,7 +47,7 @@ struct shape_spec {
 	char egress[IFNAMSIZ];		/* towards the other regions: HTB */
 	char ingress[IFNAMSIZ];		/* towards this region's hosts: delay; "" = none */
 	enum delay_kind delay;
-	unsigned mtu;
+	unsigned mtu;			/* bytes, of IP */
 	uint32_t gso_max_bytes;		/* set on `egress`; 0: leave */
 	bool fail_closed;		/* NFQUEUE rule without --queue-bypass (the lab) */
 	/* Where the daemon guards its machine (its own network namespace is the
@@ -70,7 +70,7 @@ struct shape_stat {
 	uint16_t region;
 	uint64_t rate_bps;		/* read back */
 	uint64_t bytes, packets;	/* sent through the HTB class, L2 */
-	uint64_t drops;
+	uint64_t drops;			/* the kernel's own counter: begins again at 2^32 */
 	uint32_t backlog_bytes;
 	int64_t latency_ns;		/* read back (netem) or configured (delay line) */
 	uint64_t delay_packets, delay_drops;
@@ -89,7 +89,7 @@ struct shape_stats {
 	uint64_t queue_drops;		/* nfnetlink_queue drop columns */
 	uint64_t user_drops;
 	bool delay_alive;		/* false: the delay line died; the cell is invalid */
-	/* Somebody else changed what is ours, and it was put back, so often. */
+	/* Somebody else changed what is ours, the delay line's rule too, and it was put back, so often. */
 	uint64_t drift_repairs;
 	/* Changes made by traces since the last plan, and how late: */
 	uint64_t trace_changes;
@@ -159,7 +159,8 @@ unsigned shape_trace_sets(const struct shape_trace *t);
  * wakes up has something to begin with. A host's demand follows from its class
  * over the last period: all it can get if it had to queue, else somewhat more
  * than it sent. Nobody gets less than `floor_bps` unless there is not enough.
- * Pure. */
+ * Nothing changes for n outside 1..SHAPE_SHARES_MAX or a period below 1 ns. Pure. */
+#define SHAPE_SHARES_MAX 4096
 struct shape_share {
 	uint64_t sent_bytes;		/* by its class during the period */
 	uint64_t backlog_bytes;		/* waiting in its class at the end */
@@ -177,10 +178,12 @@ void shaperd_close(struct shaperd_client *c);
 int shaperd_fd(const struct shaperd_client *c);	/* readable with EOF: shaperd died */
 /* Applies and reads back; idempotent. Blocks (milliseconds). */
 int shaperd_plan(struct shaperd_client *c, const struct shape_spec *s, struct bace_err *e);
-/* How many kernel objects the last shaperd_plan had to change; 0: all was so already. */
+/* How many kernel objects the last shaperd_plan had to change; 0: all was so already,
+ * or it failed. */
 int shaperd_changes(const struct shaperd_client *c);
 int shaperd_stats(struct shaperd_client *c, struct shape_stats *out, struct bace_err *e);
-/* Changes links of the plan in place and reads them back; all or nothing. */
+/* Changes links of the plan, each named once, in place and reads them back; all or
+ * nothing. */
 int shaperd_change(struct shaperd_client *c, const struct shape_change *v, int n, struct bace_err *e);
 /* Plays a trace on one link of the plan, inside shaperd, until the next plan or
  * clear. Starts at start_real_ns (CLOCK_REALTIME, so that all hosts can start

@@ -9,8 +9,6 @@
 #include "shaper/shaping_state.h"
 #include "shaper/stats.h"
 
-#define GSO_MAX_DEFAULT 65536
-
 int shaping_open(const struct shaping_config *c, struct shaping **out, struct bace_err *e)
 {
 	struct shaping *s = calloc(1, sizeof(*s));
@@ -49,12 +47,17 @@ bool shaping_active(const struct shaping *s)
 	return s->active;
 }
 
+bool shaping_fails_closed(const struct shaping *s)
+{
+	return s->spec.fail_closed;
+}
+
 int shaping_dead_fd(const struct shaping *s)
 {
 	return s->line ? delay_line_fd(s->line) : -1;
 }
 
-static struct journal_entry *touched(struct shaping *s, const char *ifname)
+struct journal_entry *shaping_touched(struct shaping *s, const char *ifname)
 {
 	for (size_t i = 0; i < s->touched.n; i++)
 		if (!strcmp(s->touched.v[i].ifname, ifname))
@@ -62,9 +65,9 @@ static struct journal_entry *touched(struct shaping *s, const char *ifname)
 	return NULL;
 }
 
-static struct journal_entry *touch(struct shaping *s, const char *ifname, struct bace_err *e)
+struct journal_entry *shaping_touch(struct shaping *s, const char *ifname, struct bace_err *e)
 {
-	struct journal_entry *t = touched(s, ifname), fresh = { 0 };
+	struct journal_entry *t = shaping_touched(s, ifname), fresh = { 0 };
 
 	if (t)
 		return t;
@@ -76,33 +79,25 @@ static struct journal_entry *touch(struct shaping *s, const char *ifname, struct
 	return &s->touched.v[s->touched.n - 1];
 }
 
-/* Before a change, so that a crash in the middle of it can be undone. */
-static int keep_journal(struct shaping *s, struct bace_err *e)
+int shaping_keep_journal(struct shaping *s, struct bace_err *e)
 {
 	return s->config.journal_dir ? journal_write(s->config.journal_dir, &s->touched, e) : 0;
 }
 
 /* ---- tc ---- */
-static int clear_tc(struct shaping *s, struct journal_entry *t, size_t *n_changes, struct bace_err *e)
+/* Is it there, fit for use, and not the way to this machine? */
+static int check_usable(struct shaping *s, const char *ifname, const struct shape_spec *spec, struct if_info *info,
+			struct bace_err *e)
 {
-	struct if_state nothing = { 0 };
-	size_t sent = 0;
-	int rc;
+	int rc = kernel_if_info(&s->nl, ifname, info, e);
 
-	if (!t->tc)
-		return 0;
-	memcpy(nothing.ifname, t->ifname, sizeof(nothing.ifname));
-	rc = kernel_apply(&s->nl, &nothing, &sent, e);
-	*n_changes += sent;
-	if (!rc && t->before.n)
-		rc = snapshot_restore(&s->nl, &t->before, e);
-	/* The interface went away, and its qdiscs with it. */
-	if (!rc || rc == -ENODEV)
-		t->tc = false;
-	return rc == -ENODEV ? 0 : rc;
+	if (!rc)
+		rc = guard_check_usable(info, e);
+	if (!rc && s->config.guard && !spec->allow_control_interface)
+		rc = guard_check_default_route(&s->nl, info, e);
+	return rc;
 }
 
-/* Everything that can be refused is, before the first change. */
 static int prepare_tc(struct shaping *s, const struct if_state *want, const struct shape_spec *spec,
 		      struct bace_err *e)
 {
@@ -112,26 +107,32 @@ static int prepare_tc(struct shaping *s, const struct if_state *want, const stru
 
 	if (!want->ifname[0] || !want->n)
 		return 0;
-	rc = kernel_if_info(&s->nl, want->ifname, &info, e);
-	if (!rc)
-		rc = guard_check_usable(&info, e);
-	if (!rc && s->config.guard && !spec->allow_control_interface)
-		rc = guard_check_default_route(&s->nl, &info, e);
+	rc = check_usable(s, want->ifname, spec, &info, e);
 	if (rc)
 		return rc;
-	t = touch(s, want->ifname, e);
+	t = shaping_touch(s, want->ifname, e);
 	if (!t)
 		return -ENOMEM;
 	if (t->tc)
 		return 0;
 	snapshot_free(&t->before);
 	rc = snapshot_take(&s->nl, &info, &t->before, e);
-	if (rc || !t->before.n)
+	if (rc || (!t->before.n && !t->before.incomplete))
 		return rc;
 	if (s->config.guard && !spec->replace_foreign)
 		return bace_fail(e, EEXIST, "interface `%s' has a qdisc that somebody made (%s): --replace saves it, shapes, and puts it back afterwards",
 				 want->ifname, snapshot_root_kind(&t->before));
 	return snapshot_rehearse(&t->before, e);
+}
+
+/* What is given back is the journal's no longer: whoever changes it then would
+ * find his work undone after a crash. */
+static int give_back(struct shaping *s, struct journal_entry *t, size_t *n_changes, struct bace_err *e)
+{
+	bool was_ours = t->tc;
+	int rc = shaping_clear_tc(s, t, n_changes, e);
+
+	return rc || !was_ours ? rc : shaping_keep_journal(s, e);
 }
 
 static int apply_tc(struct shaping *s, const struct if_state *want, size_t *n_changes, struct bace_err *e)
@@ -142,12 +143,12 @@ static int apply_tc(struct shaping *s, const struct if_state *want, size_t *n_ch
 
 	if (!want->ifname[0])
 		return 0;
-	t = touched(s, want->ifname);
+	t = shaping_touched(s, want->ifname);
 	if (!want->n)
-		return t ? clear_tc(s, t, n_changes, e) : 0;
+		return t ? give_back(s, t, n_changes, e) : 0;
 	if (!t->tc) {
 		t->tc = true;
-		rc = keep_journal(s, e);
+		rc = shaping_keep_journal(s, e);
 		if (rc)
 			return rc;
 	}
@@ -167,99 +168,29 @@ static int clear_abandoned(struct shaping *s, const struct shape_plan *p, size_t
 
 	for (size_t i = 0; i < s->touched.n && !rc; i++)
 		if (!in_plan(p, s->touched.v[i].ifname))
-			rc = clear_tc(s, &s->touched.v[i], n_changes, e);
-	return rc;
-}
-
-/* ---- gso_max_size ---- */
-static int restore_gso(struct shaping *s, struct journal_entry *t, struct bace_err *e)
-{
-	struct if_info info;
-	int rc;
-
-	if (!t->gso_before)
-		return 0;
-	rc = kernel_if_info(&s->nl, t->ifname, &info, e);
-	if (rc == -ENODEV) {
-		t->gso_before = 0;
-		return 0;
-	}
-	if (!rc)
-		rc = kernel_set_gso_max(&s->nl, &info, t->gso_before, e);
-	if (!rc)
-		t->gso_before = 0;
-	return rc;
-}
-
-static int apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
-{
-	struct journal_entry *t = touch(s, spec->egress, e);
-	struct if_info info;
-	int rc;
-
-	if (!t)
-		return -ENOMEM;
-	for (size_t i = 0; i < s->touched.n; i++) {
-		if (&s->touched.v[i] == t && spec->gso_max_bytes)
-			continue;
-		rc = restore_gso(s, &s->touched.v[i], e);
-		if (rc)
-			return rc;
-	}
-	if (!spec->gso_max_bytes)
-		return 0;
-	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
-	if (rc || info.gso_max_bytes == spec->gso_max_bytes)
-		return rc;
-	if (!t->gso_before) {
-		t->gso_before = info.gso_max_bytes ? info.gso_max_bytes : GSO_MAX_DEFAULT;
-		rc = keep_journal(s, e);
-		if (rc)
-			return rc;
-	}
-	rc = kernel_set_gso_max(&s->nl, &info, spec->gso_max_bytes, e);
-	if (rc)
-		return rc;
-	++*n_changes;
-	rc = kernel_if_info(&s->nl, spec->egress, &info, e);
-	if (!rc && info.gso_max_bytes != spec->gso_max_bytes)
-		rc = bace_fail(e, EIO, "read back `%s': gso_max_size is %u, not %u", spec->egress,
-			       info.gso_max_bytes, spec->gso_max_bytes);
+			rc = give_back(s, &s->touched.v[i], n_changes, e);
 	return rc;
 }
 
 /* ---- the delay line ---- */
-static int stop_line(struct shaping *s, struct bace_err *e)
+static bool needs_line(const struct shape_spec *spec)
 {
-	/* The rule first: packets that wait leave, later ones pass by. */
-	int rc = delay_rules_remove(&s->rules, e);
-
-	delay_line_stop(s->line);
-	s->line = NULL;
-	return rc;
-}
-
-static bool any_delayed(const struct shape_spec *spec)
-{
-	for (int i = 0; i < spec->n_links; i++)
-		if (plan_link_is_delayed(&spec->links[i]))
-			return true;
-	return false;
+	return spec->delay == DELAY_NFQUEUE && plan_delays(spec);
 }
 
 static int apply_line(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
-		      struct bace_err *e)
+		      size_t *n_changes, struct bace_err *e)
 {
 	int rc;
 
-	if (spec->delay != DELAY_NFQUEUE || !any_delayed(spec))
-		return s->line ? stop_line(s, e) : 0;
+	if (!needs_line(spec))
+		return s->line ? shaping_stop_line(s, e) : 0;
 	/* The queue exists before anything is sent to it. */
 	if (s->line)
 		rc = delay_line_update(s->line, spec, plan->queue_limit_pkts, e);
 	else
 		rc = delay_line_start(spec, plan->queue_limit_pkts, &s->line, e);
-	return rc ? rc : delay_rules_install(&s->rules, spec, e);
+	return rc ? rc : delay_rules_install(&s->rules, spec, n_changes, e);
 }
 
 /* ---- as a whole ---- */
@@ -269,18 +200,29 @@ static int check_backend(const struct shape_spec *spec, struct bace_err *e)
 		for (int i = 0; i < spec->n_links; i++)
 			if (fate_check(&spec->links[i], e))
 				return -e->errnum;
-	if (spec->delay == DELAY_NONE && any_delayed(spec))
+	if (spec->delay == DELAY_NONE && plan_delays(spec))
 		return bace_fail(e, EINVAL, "links have a latency or loss, but no delay backend is chosen");
 	return 0;
 }
 
-static int apply_all(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan,
-		     size_t *n_changes, struct bace_err *e)
+/* Everything that can be refused is, before the first change. */
+static int prepare(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan, struct bace_err *e)
 {
-	int rc = prepare_tc(s, &plan->egress, spec, e);
+	struct if_info ignored;
+	/* Links that are only delayed leave the egress without tc state, not untouched. */
+	int rc = needs_line(spec) ? check_usable(s, spec->egress, spec, &ignored, e) : 0;
 
 	if (!rc)
-		rc = prepare_tc(s, &plan->ingress, spec, e);
+		rc = prepare_tc(s, &plan->egress, spec, e);
+	return rc ? rc : prepare_tc(s, &plan->ingress, spec, e);
+}
+
+/* `before': what was planned until now, or was begun. */
+static int apply_all(struct shaping *s, const struct shape_spec *before, const struct shape_spec *spec,
+		     const struct shape_plan *plan, size_t *n_changes, struct bace_err *e)
+{
+	int rc = prepare(s, spec, plan, e);
+
 	if (!rc)
 		rc = clear_abandoned(s, plan, n_changes, e);
 	if (!rc)
@@ -288,14 +230,13 @@ static int apply_all(struct shaping *s, const struct shape_spec *spec, const str
 	if (!rc)
 		rc = apply_tc(s, &plan->ingress, n_changes, e);
 	if (!rc)
-		rc = apply_line(s, spec, plan, e);
+		rc = apply_line(s, spec, plan, n_changes, e);
 	if (!rc)
-		rc = apply_gso(s, spec, n_changes, e);
-	return rc ? rc : shaping_renew_tables(s, spec, n_changes, e);
+		rc = shaping_apply_gso(s, spec, n_changes, e);
+	return rc ? rc : shaping_renew_tables(s, before, spec, n_changes, e);
 }
 
-/* What a change in place and the drift watch need to find the interfaces. */
-static void keep_indices(struct shaping *s, const struct shape_plan *plan)
+void shaping_keep_indices(struct shaping *s, const struct shape_plan *plan)
 {
 	const struct if_state *const sides[] = { &plan->egress, &plan->ingress };
 
@@ -318,13 +259,14 @@ static int keep_spec(struct shaping *s, const struct shape_spec *spec)
 /* A plan ends the traces that played on the one before. */
 static void begin_anew(struct shaping *s, const struct shape_plan *plan)
 {
-	keep_indices(s, plan);
+	shaping_keep_indices(s, plan);
 	player_free(&s->player);
 	s->lost = (struct bace_err){ 0 };
 	s->drift_check_ns = 0;
+	shaping_watch_rules(s);
 }
 
-static void put_back(struct shaping *s, struct bace_err *e)
+static void put_back(struct shaping *s, const struct shape_spec *failed, struct bace_err *e)
 {
 	struct bace_err second = { 0 }, first = *e;
 	struct shape_plan plan;
@@ -334,7 +276,7 @@ static void put_back(struct shaping *s, struct bace_err *e)
 	if (s->active) {
 		rc = plan_build(&s->spec, &plan, &second);
 		if (!rc)
-			rc = apply_all(s, &s->spec, &plan, &ignored, &second);
+			rc = apply_all(s, failed, &s->spec, &plan, &ignored, &second);
 		plan_free(&plan);
 	} else {
 		rc = shaping_clear(s, &second);
@@ -358,9 +300,9 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 	if (rc)
 		return rc;
 	watch_pause(&s->watch);
-	rc = apply_all(s, spec, &plan, &changes, e);
+	rc = apply_all(s, &s->spec, spec, &plan, &changes, e);
 	if (rc)
-		put_back(s, e);
+		put_back(s, spec, e);
 	else if (keep_spec(s, spec))
 		rc = bace_fail(e, ENOMEM, "out of memory");
 	else
@@ -373,91 +315,6 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 	}
 	if (n_changes)
 		*n_changes = changes;
-	return rc;
-}
-
-static int clear_interfaces(struct shaping *s, struct bace_err *e)
-{
-	struct bace_err later;
-	size_t ignored = 0;
-	int rc = 0;
-
-	for (size_t i = 0; i < s->touched.n; i++) {
-		int rc_tc = clear_tc(s, &s->touched.v[i], &ignored, rc ? &later : e);
-		int rc_gso;
-
-		rc = rc ? rc : rc_tc;
-		rc_gso = restore_gso(s, &s->touched.v[i], rc ? &later : e);
-		rc = rc ? rc : rc_gso;
-	}
-	return rc;
-}
-
-int shaping_clear(struct shaping *s, struct bace_err *e)
-{
-	struct bace_err later;
-	int rc_line, rc;
-
-	watch_pause(&s->watch);
-	player_free(&s->player);
-	s->drift_check_ns = 0;
-	s->lost = (struct bace_err){ 0 };
-	rc_line = stop_line(s, e);
-	rc = clear_interfaces(s, rc_line ? &later : e);
-	s->active = false;
-	rc = rc_line ? rc_line : rc;
-	/* What could not be undone stays in the journal. */
-	if (rc)
-		return rc;
-	if (s->config.journal_dir && s->touched.n)
-		rc = journal_remove(s->config.journal_dir, e);
-	journal_free(&s->touched);
-	return rc;
-}
-
-/* What is ours says so by its handle: a journal is not needed to find it. */
-static int clear_by_handle(struct shaping *s, struct bace_err *e)
-{
-	struct if_nameindex *all = if_nameindex();
-	int rc = 0;
-
-	for (struct if_nameindex *i = all; i && i->if_index && !rc; i++) {
-		struct if_state nothing = { 0 };
-		size_t sent = 0;
-
-		snprintf(nothing.ifname, sizeof(nothing.ifname), "%s", i->if_name);
-		rc = kernel_apply(&s->nl, &nothing, &sent, e);
-		if (!rc && sent)
-			bace_log(BACE_INFO, "shaper", "removed the shaping of %s", i->if_name);
-		rc = rc == -ENODEV ? 0 : rc;
-	}
-	if_freenameindex(all);
-	return rc;
-}
-
-int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e)
-{
-	const struct shaping_config c = { .journal_dir = journal_dir };
-	struct shaping *s;
-	int rc = shaping_open(&c, &s, e);
-
-	if (rc)
-		return rc;
-	rc = delay_rules_clear_leftovers(e);
-	if (!rc && journal_dir) {
-		rc = journal_read(journal_dir, &s->touched, e);
-		if (!rc) {
-			rc = shaping_clear(s, e);
-		} else if (rc == -ENOENT || rc == -EBADMSG) {
-			/* Ours can be told without it; what was there before cannot. */
-			if (rc == -EBADMSG)
-				bace_log(BACE_WARN, "shaper", "%s", e->msg);
-			rc = 0;
-		}
-	}
-	if (!rc)
-		rc = clear_by_handle(s, e);
-	shaping_close(s);
 	return rc;
 }
 

@@ -44,9 +44,13 @@ int shaping_lost(const struct shaping *s, struct bace_err *e);
 /* Everything as it was before the first apply. */
 int shaping_clear(struct shaping *s, struct bace_err *e);
 bool shaping_active(const struct shaping *s);
+/* Nothing is to be shaped, and something could not be put back: clear again. */
+bool shaping_owes(const struct shaping *s);
 /* Undoes what the journal of an earlier, dead process says and removes what is
  * ours by its handle from all interfaces here. */
 int shaping_clear_leftovers(const char *journal_dir, struct bace_err *e);
+/* Does the plan have packets dropped, not passed, when the delay line has died? */
+bool shaping_fails_closed(const struct shaping *s);
 /* Readable when the delay line has died; -1: there is none. */
 int shaping_dead_fd(const struct shaping *s);
 

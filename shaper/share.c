@@ -5,7 +5,6 @@
 
 #define BUSY 0.9		/* who used more of its part than this wants all it can get */
 #define HEADROOM 1.5		/* over what was sent, for who did not have to wait */
-#define HOSTS_MAX 4096
 
 static double demand_bps(const struct shape_share *s, double floor_bps, int64_t period_ns)
 {
@@ -45,11 +44,11 @@ static double fill(double left, double *demand, double *part, bool *settled, int
 
 void shape_divide(uint64_t capacity_bps, uint64_t floor_bps, int64_t period_ns, struct shape_share *v, int n)
 {
-	double demand[HOSTS_MAX], part[HOSTS_MAX], spare;
-	bool settled[HOSTS_MAX] = { false };
+	double demand[SHAPE_SHARES_MAX], part[SHAPE_SHARES_MAX], spare;
+	bool settled[SHAPE_SHARES_MAX] = { false };
 	uint64_t given = 0;
 
-	if (n < 1 || n > HOSTS_MAX || period_ns < 1)
+	if (n < 1 || n > SHAPE_SHARES_MAX || period_ns < 1)
 		return;
 	for (int i = 0; i < n; i++)
 		demand[i] = demand_bps(&v[i], (double)floor_bps, period_ns);

@@ -24,6 +24,23 @@ const char *snapshot_root_kind(const struct snapshot *s)
 }
 
 /* ---- taking ---- */
+static bool is_one_of(const char *kind, const char *const *kinds, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(kind, kinds[i]))
+			return true;
+	return false;
+}
+
+/* Size tables and shared blocks are no options; classes of old kinds are not known here. */
+static bool is_beyond_us(const struct snapshot_object *o, const struct nlattr *const *tb)
+{
+	static const char *const kinds[] = { "cbq", "dsmark", "atm" };
+
+	return tb[TCA_STAB] || tb[TCA_INGRESS_BLOCK] || tb[TCA_EGRESS_BLOCK] ||
+	       (o->type == TCOBJ_CLASS && is_one_of(o->kind, kinds, ARRAY_LEN(kinds)));
+}
+
 static bool makes_itself(const struct snapshot_object *o)
 {
 	static const char *const creatable[] = { "htb", "hfsc", "drr", "qfq" };
@@ -32,11 +49,8 @@ static bool makes_itself(const struct snapshot_object *o)
 	case TCOBJ_QDISC:
 		return !TC_H_MAJ(o->handle) || o->parent == TC_H_INGRESS;
 	case TCOBJ_CLASS:
-		for (size_t i = 0; i < ARRAY_LEN(creatable); i++)
-			if (!strcmp(o->kind, creatable[i]))
-				/* hfsc has a root class that comes with it. */
-				return !TC_H_MIN(o->handle);
-		return true;
+		/* hfsc has a root class that comes with it. */
+		return !is_one_of(o->kind, creatable, ARRAY_LEN(creatable)) || !TC_H_MIN(o->handle);
 	case TCOBJ_FILTER:
 		/* The head of a priority, and u32's root tables. */
 		return !o->handle || (!strcmp(o->kind, "u32") && TC_U32_USERHTID(o->handle) >= 0x800 &&
@@ -65,6 +79,7 @@ static int take_one(const struct nlmsghdr *nlh, void *arg)
 	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
 	const struct nlattr *tb[TCA_MAX + 1];
 	struct snapshot_object o = { 0 };
+	bool itself;
 
 	if (mnl_nlmsg_get_payload_len(nlh) < sizeof(*tc) || attrs_parse_msg(nlh, sizeof(*tc), tb, TCA_MAX) ||
 	    attr_str(tb[TCA_KIND], o.kind, sizeof(o.kind)))
@@ -78,7 +93,11 @@ static int take_one(const struct nlmsghdr *nlh, void *arg)
 	o.info = tc->tcm_info;
 	if (tb[TCA_CHAIN] && attr_u32(tb[TCA_CHAIN], &o.chain))
 		return -EBADMSG;
-	if (makes_itself(&o))
+	itself = makes_itself(&o);
+	/* A default qdisc, and ingress, which is not touched, come back whatever they have. */
+	if (!itself || o.type == TCOBJ_CLASS)
+		t->to->incomplete |= is_beyond_us(&o, tb);
+	if (itself)
 		return 0;
 	if (tb[TCA_OPTIONS]) {
 		o.n_options = mnl_attr_get_payload_len(tb[TCA_OPTIONS]);
@@ -140,11 +159,14 @@ static int put_in_order(struct snapshot *s)
 			}
 		}
 	}
-	for (size_t i = 0; i < s->n; i++)
-		if (!done[i] && s->v[i].type == TCOBJ_FILTER)
+	for (size_t i = 0; i < s->n; i++) {
+		if (!done[i] && s->v[i].type == TCOBJ_FILTER) {
 			v[n++] = s->v[i];
-		else if (!done[i])
+		} else if (!done[i]) {
+			s->incomplete = true;
 			free(s->v[i].options);
+		}
+	}
 	free(done);
 	free(s->v);
 	s->v = v;

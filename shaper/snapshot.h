@@ -22,6 +22,7 @@ struct snapshot_object {
 struct snapshot {
 	char ifname[IFNAMSIZ];
 	uint32_t n_tx_queues;
+	bool incomplete;		/* there is more than is kept here: not on disk */
 	size_t n, cap;
 	struct snapshot_object *v;
 };
@@ -56,7 +57,7 @@ const char *snapshot_root_kind(const struct snapshot *s);
 
 /* To and from bytes, for the journal. */
 int snapshot_encode(const struct snapshot *s, struct bace_buf *out);
-/* Takes one snapshot from *p, advances it. -EBADMSG: damaged. */
+/* Takes one snapshot from *p, advances it. -EBADMSG: damaged; nothing to free then. */
 int snapshot_decode(const uint8_t **p, const uint8_t *end, struct snapshot *out);
 
 #endif

@@ -36,31 +36,36 @@ static bool take_bytes(const uint8_t **p, const uint8_t *end, void *to, size_t n
 	return true;
 }
 
+static int take_object(const uint8_t **p, const uint8_t *end, struct snapshot *to)
+{
+	struct snapshot_object o;
+
+	if (!take_bytes(p, end, &o, sizeof(o)) || o.n_options > OPTIONS_MAX || o.type > TCOBJ_FILTER ||
+	    !memchr(o.kind, '\0', sizeof(o.kind)) || (size_t)(end - *p) < o.n_options)
+		return -EBADMSG;
+	o.options = o.n_options ? malloc(o.n_options) : NULL;
+	if (o.n_options && !o.options)
+		return -ENOMEM;
+	if (o.n_options)
+		take_bytes(p, end, o.options, o.n_options);
+	if (!BACE_PUSH(to->v, to->n, to->cap, o))
+		return 0;
+	free(o.options);
+	return -ENOMEM;
+}
+
 int snapshot_decode(const uint8_t **p, const uint8_t *end, struct snapshot *out)
 {
 	uint64_t n;
+	int rc = 0;
 
 	*out = (struct snapshot){ 0 };
 	if (!take_bytes(p, end, out->ifname, sizeof(out->ifname)) || !memchr(out->ifname, '\0', sizeof(out->ifname)) ||
 	    !take_bytes(p, end, &out->n_tx_queues, sizeof(out->n_tx_queues)) || !take_bytes(p, end, &n, sizeof(n)))
 		return -EBADMSG;
-	for (uint64_t i = 0; i < n; i++) {
-		struct snapshot_object o;
-
-		if (!take_bytes(p, end, &o, sizeof(o)) || o.n_options > OPTIONS_MAX || o.type > TCOBJ_FILTER ||
-		    !memchr(o.kind, '\0', sizeof(o.kind)) || (size_t)(end - *p) < o.n_options) {
-			snapshot_free(out);
-			return -EBADMSG;
-		}
-		o.options = o.n_options ? malloc(o.n_options) : NULL;
-		if (o.n_options && !o.options)
-			return -ENOMEM;
-		if (o.n_options)
-			take_bytes(p, end, o.options, o.n_options);
-		if (BACE_PUSH(out->v, out->n, out->cap, o)) {
-			free(o.options);
-			return -ENOMEM;
-		}
-	}
-	return 0;
+	for (uint64_t i = 0; i < n && !rc; i++)
+		rc = take_object(p, end, out);
+	if (rc)
+		snapshot_free(out);
+	return rc;
 }

@@ -78,7 +78,6 @@ struct tcobj {
 	const int16_t *table;	/* borrowed */
 	int n_table;
 	const char *table_name;	/* borrowed; tc's, NULL: tc has none for it */
-	bool offloaded;
 	union {
 		struct htb_root htb_root;
 		struct htb_class htb_class;
@@ -105,10 +104,10 @@ extern const struct tckind kind_htb_root, kind_htb_class, kind_bfifo, kind_pfifo
 
 const struct tckind *tckind_find(enum tcobj_type type, const char *name);
 
-/* Same object, same parameters, as far as the kernel shows them. */
 bool tcobj_same_key(const struct tcobj *a, const struct tcobj *b);
 int tcobj_key_cmp(const struct tcobj *a, const struct tcobj *b);
-bool tcobj_equal(const struct tcobj *a, const struct tcobj *b);
+/* Same object, same parameters, as far as the kernel shows them and `want' asks for any. */
+bool tcobj_equal(const struct tcobj *want, const struct tcobj *have);
 
 /* Arguments of tc: "qdisc replace dev wan0 root handle bace: htb default 1". */
 int tcobj_print(const struct tcobj *o, const char *verb, const char *ifname, struct bace_buf *b);

@@ -30,7 +30,7 @@
  * Controller to agent: requests
  *   plan {spec} -> {changes}         by bace-shaperd
  *   change {changes}                 links of the plan in place
- *   trace {trace: {region, loop, more, start_real_ns, period_ns, points}}
+ *   trace {trace: {region, loop, more, start_real_ns, start_mono_ns, period_ns, points}}
  *                                    played by bace-shaperd, when all of it is there:
  *                                    with `more' the next trace request goes on with it
  *   stats -> {stats}
@@ -207,7 +207,8 @@ struct wire_trace {
 	uint16_t region;
 	bool loop;
 	bool more;			/* the next request has more of its points */
-	int64_t start_real_ns;		/* 0: at once */
+	int64_t start_real_ns;		/* 0: at once, or: */
+	int64_t start_mono_ns;		/* by the monotonic clock of the host that plays it; 0: not so */
 };
 /* The keys of a trace request; *out: shape_trace_free. */
 json_t *wire_encode_trace(const struct wire_trace *head, const struct shape_trace *t);

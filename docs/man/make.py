@@ -2,7 +2,7 @@
 """make.py BACE AGENT SHAPERD BODIES OUT-FOLDER: man pages and shell completion.
 
 The one source is what the programs say of themselves: `bace --json help` has
-name, summary and usage of every command, the daemons have --help. BODIES adds
+name, summary and usage of every command and subcommand, the daemons have --help. BODIES adds
 sections to a page: a line `# COMMAND`, then mdoc. Writes bace.1,
 bace-COMMAND.1, bace-agent.1, bace-shaperd.8, bace.bash and _bace.
 """
@@ -87,12 +87,9 @@ def head(name, section, summary):
             f".Nd {escape(summary)}\n")
 
 
-def described(name, section, summary, usage):
-    """A page up to its DESCRIPTION, from a usage text."""
-    synopsis, rest = blocks(usage)
-    out = head(name, section, summary) + ".Sh SYNOPSIS\n" + literal(synopsis) + ".Sh DESCRIPTION\n"
-    if not rest:
-        out += escape(summary[0].upper() + summary[1:]) + ".\n"
+def sentences(summary, rest):
+    """What follows a synopsis."""
+    out = "" if rest else escape(summary[0].upper() + summary[1:]) + ".\n"
     for i, (table, lines) in enumerate(rest):
         if table:
             out += literal("\n".join(lines))
@@ -101,8 +98,23 @@ def described(name, section, summary, usage):
     return out
 
 
+def described(name, section, summary, usage):
+    """A page up to its DESCRIPTION, from a usage text."""
+    synopsis, rest = blocks(usage)
+    return (head(name, section, summary) + ".Sh SYNOPSIS\n" + literal(synopsis) + ".Sh DESCRIPTION\n" +
+            sentences(summary, rest))
+
+
+def subsections(command):
+    out = ""
+    for c in command["subcommands"]:
+        synopsis, rest = blocks(c["usage"])
+        out += f".Ss {escape('bace ' + c['name'])}\n" + literal(synopsis) + sentences(c["summary"], rest)
+    return out
+
+
 def page(command, bodies):
-    return (described("bace-" + command["name"], 1, command["summary"], command["usage"]) + COMMON +
+    return (described("bace-" + command["name"], 1, command["summary"], command["usage"]) + subsections(command) + COMMON +
             bodies.get(command["name"], "") + ".Sh SEE ALSO\n.Xr bace 1\n")
 
 
@@ -145,9 +157,16 @@ Log debugging messages too.
     return out + ".El\n" + ENVIRONMENT + COMMON + bodies.get("bace", "")
 
 
+def words_of(command):
+    """The words that follow a command with subcommands."""
+    return [c["name"].split(" ", 1)[1] for c in command["subcommands"]]
+
+
 def options_of(command):
-    """Option -> what it is said to be, from the usage."""
+    """Option -> what it is said to be, from the usage; of subcommands, all of theirs."""
     found = {}
+    for c in command["subcommands"]:
+        found.update(options_of(c))
     for option in re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", command["usage"]):
         if not option.endswith("-"):
             found.setdefault(option, "")
@@ -161,10 +180,10 @@ def options_of(command):
 def bash(commands):
     words = " ".join(c["name"] for c in commands)
     out = ["# bash completion of bace", "_bace() {",
-           "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= i",
+           "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= sub= i",
            "\tfor ((i = 1; i < COMP_CWORD; i++)); do",
            "\t\tcase ${COMP_WORDS[i]} in", "\t\t--store) i=$((i + 1)) ;;", "\t\t-*) ;;",
-           "\t\t*) command=${COMP_WORDS[i]}; break ;;", "\t\tesac", "\tdone",
+           "\t\t*) [ -n \"$command\" ] && { sub=${COMP_WORDS[i]}; break; }; command=${COMP_WORDS[i]} ;;", "\t\tesac", "\tdone",
            "\tcase $prev in", "\t-o|--output|--report|--store) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;",
            "\t--backend) COMPREPLY=($(compgen -W 'auto netem nfqueue uml' -- \"$cur\")); return ;;",
            "\t--format) COMPREPLY=($(compgen -W 'csv json ndjson' -- \"$cur\")); return ;;", "\tesac",
@@ -172,7 +191,13 @@ def bash(commands):
            f"\t'') COMPREPLY=($(compgen -W '{words} help {' '.join(g for g, _ in GLOBALS)}' -- \"$cur\")); return ;;",
            f"\thelp) COMPREPLY=($(compgen -W '{words}' -- \"$cur\")); return ;;"]
     for c in commands:
-        out.append(f"\t{c['name']}) options='{' '.join(options_of(c))}' ;;")
+        if c["subcommands"]:
+            out += [f"\t{c['name']})", "\t\tcase $sub in",
+                    f"\t\t'') COMPREPLY=($(compgen -W '{' '.join(words_of(c))}' -- \"$cur\")); return ;;"]
+            out += [f"\t\t{word}) options='{' '.join(options_of(s))}' ;;" for word, s in zip(words_of(c), c["subcommands"])]
+            out += ["\t\tesac ;;"]
+        else:
+            out.append(f"\t{c['name']}) options='{' '.join(options_of(c))}' ;;")
     out += ["\tesac", "\tif [[ $cur == -* ]]; then",
             "\t\tCOMPREPLY=($(compgen -W \"$options --json --store --help\" -- \"$cur\"))", "\telse",
             "\t\tCOMPREPLY=($(compgen -f -- \"$cur\"))", "\tfi", "}",
@@ -193,7 +218,8 @@ def zsh(commands):
             "\tcommand) _describe command commands ;;", "\targument)", "\t\tcase $line[1] in"]
     for c in commands:
         specs = " ".join(f"'{o}[{zsh_text(t)}]'" for o, t in options_of(c).items())
-        out.append(f"\t\t{c['name']}) _arguments {specs} '*:file:_files' ;;")
+        first = f"'1:subcommand:({' '.join(words_of(c))})' " if c["subcommands"] else ""
+        out.append(f"\t\t{c['name']}) _arguments {specs} {first}'*:file:_files' ;;")
     out += ["\t\tesac ;;", "\tesac", "}", "_bace \"$@\"", ""]
     return "\n".join(out)
 

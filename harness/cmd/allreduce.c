@@ -26,8 +26,7 @@ static int parse(struct args *a, int argc, char **argv)
 	while (!rc && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 'b':
-			rc = micro_backend(&cmd_allreduce, optarg, &a->o.backend);
-			a->o.has_backend = true;
+			rc = cmd_backend(&cmd_allreduce, optarg, &a->o.has_backend, &a->o.backend);
 			break;
 		case 'r': a->names = optarg; break;
 		case 's': a->sizes_text = optarg; break;
@@ -110,7 +109,7 @@ static int print_json(const struct allreduce *p, const struct experiment *exp, c
 
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
-	struct args a = { .o.self = g->self, .o.cancelled = micro_cancelled };
+	struct args a = { .o.self = g->self, .o.cancelled = signals_caught };
 	struct experiment exp;
 	struct allreduce p = { 0 };
 	struct bace_err e = { 0 };
@@ -120,7 +119,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		rc = load_experiment(&cmd_allreduce, a.experiment, &exp);
 	if (rc)
 		return rc;
-	micro_catch_signals();
+	signals_catch();
 	rc = choose_regions(&a, &exp);
 	/* Each rank's part must have room for its header. */
 	if (!rc)

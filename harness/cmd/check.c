@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
+#include "common/json.h"
 #include "harness/cmd/cmd.h"
 #include "harness/policy/policy.h"
 #include "harness/run/run.h"
@@ -146,26 +145,14 @@ static void print_summary(const struct experiment *e, const struct job_models *m
 
 /* ---- for machines ---- */
 
-/* A bad value may be no UTF-8, which JSON does not take. */
-static json_t *text_json(const char *s)
-{
-	json_t *v = json_string(s);
-	CLEANUP_FREE char *ascii = v ? NULL : strdup(s);
-
-	for (char *c = ascii; c && *c; c++)
-		if (*c & 0x80)
-			*c = '?';
-	return v || !ascii ? v : json_string(ascii);
-}
-
 static json_t *diags_json(const struct bace_diags *d)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < d->n; i++)
-		json_array_append_new(list, json_pack("{s:o, s:i, s:o}", "file", text_json(d->v[i].file),
+		json_array_append_new(list, json_pack("{s:o, s:i, s:o}", "file", json_text(d->v[i].file),
 						      "line", d->v[i].line, "message",
-						      text_json(d->v[i].text)));
+						      json_text(d->v[i].text)));
 	return list;
 }
 
@@ -242,13 +229,28 @@ struct checking {
 	struct bace_diags errors, notes;
 };
 
+/* What is wrong with the whole, not with one line of a file. */
+static int refuse(const char *path, bool json, int code, const char *why)
+{
+	json_t *root;
+
+	if (!json)
+		return cmd_error(&cmd_check, code, "%s", why);
+	root = json_pack("{s:b, s:[{s:o, s:i, s:o}]}", "ok", 0, "errors", "file", json_text(path), "line", 0, "message",
+			 json_text(why));
+	json_dumpf(root, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(root);
+	return code;
+}
+
 static int check(const char *path, bool json, struct checking *c)
 {
 	struct bace_err err;
 	int rc = experiment_load(path, &c->e, &c->errors, &err);
 
 	if (rc && !c->errors.n)
-		return cmd_error(&cmd_check, BACE_EXIT_FAILED, "%s", err.msg);
+		return refuse(path, json, BACE_EXIT_FAILED, err.msg);
 	if (!rc)
 		check_policies(&c->e, &c->errors);
 	if (c->errors.n) {
@@ -260,11 +262,12 @@ static int check(const char *path, bool json, struct checking *c)
 	}
 	rc = job_models_build(&c->e, &c->m, &err);
 	if (rc)
-		return cmd_error(&cmd_check, rc == -EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED,
-				 "%s: %s", path, err.msg);
+		bace_err_context(&err, "%s", path);
+	if (rc)
+		return refuse(path, json, rc == -EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, err.msg);
 	/* What `bace run' would refuse before it begins. */
 	if (c->e.oracle_measured && run_check(&c->e, &err))
-		return cmd_error(&cmd_check, err.errnum == EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, "%s", err.msg);
+		return refuse(path, json, err.errnum == EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, err.msg);
 	add_notes(&c->e, &c->m, &c->notes);
 	if (!json)
 		print_summary(&c->e, &c->m, &c->notes);
@@ -277,13 +280,10 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	struct checking c = { 0 };
 	const char *path = NULL;
-	bool json = g->json;
 	int code;
 
 	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--json"))
-			json = true;
-		else if (argv[i][0] == '-')
+		if (argv[i][0] == '-')
 			return cmd_misuse(&cmd_check, "unknown option `%s'", argv[i]);
 		else if (path)
 			return cmd_misuse(&cmd_check, "one experiment at a time");
@@ -292,7 +292,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	}
 	if (!path)
 		return cmd_misuse(&cmd_check, "which experiment?");
-	code = check(path, json, &c);
+	code = check(path, g->json, &c);
 	job_models_free(&c.m);
 	experiment_free(&c.e);
 	bace_diags_free(&c.errors);

@@ -17,38 +17,24 @@
 struct args {
 	const char *base, *html;
 	struct claims_options o;
-	bool json, verdict;
+	bool verdict;
 };
-
-static bool number(const char *text, uint64_t lo, uint64_t hi, uint64_t *out)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return !errno && end != text && !*end && *text != '-' && *out >= lo && *out <= hi;
-}
 
 static int parse_one(struct args *a, int c)
 {
-	uint64_t v;
-
 	switch (c) {
 	case 'n':
-		if (!number(optarg, 1, MAX_SCENARIOS, &v))
+		if (!bace_parse_int(optarg, 1, MAX_SCENARIOS, &a->o.n_scenarios))
 			return cmd_misuse(&cmd_claims, "--scenarios %s: must be 1 to %d", optarg, MAX_SCENARIOS);
-		a->o.n_scenarios = (int)v;
 		break;
 	case 's':
-		if (!number(optarg, 0, UINT64_MAX, &a->o.seed))
+		if (!bace_parse_whole(optarg, 0, UINT64_MAX, &a->o.seed))
 			return cmd_misuse(&cmd_claims, "--seed %s: must be a whole number", optarg);
 		break;
 	case 't':
-		if (!number(optarg, 1, 4096, &v))
+		if (!bace_parse_int(optarg, 1, 4096, &a->o.n_threads))
 			return cmd_misuse(&cmd_claims, "--threads %s: must be 1 to 4096", optarg);
-		a->o.n_threads = (int)v;
 		break;
-	case 'j': a->json = true; break;
 	case 'v': a->verdict = true; break;
 	case 'o': a->html = optarg; break;
 	default: return cmd_misuse(&cmd_claims, "bad options");
@@ -60,7 +46,7 @@ static int parse(struct args *a, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "scenarios", 1, NULL, 'n' }, { "seed", 1, NULL, 's' }, { "threads", 1, NULL, 't' },
-		{ "json", 0, NULL, 'j' }, { "verdict", 0, NULL, 'v' }, { "output", 1, NULL, 'o' }, { 0 } };
+		{ "verdict", 0, NULL, 'v' }, { "output", 1, NULL, 'o' }, { 0 } };
 	int c, rc = 0;
 
 	a->o.n_scenarios = DEFAULT_SCENARIOS;
@@ -98,7 +84,7 @@ static int present(const struct cmd_globals *g, const struct args *a, const stru
 
 	if (rc)
 		return cmd_error(&cmd_claims, BACE_EXIT_FAILED, "%s", e.msg);
-	if (a->json || g->json)
+	if (g->json)
 		rc = claims_print_json(&s, stdout, &e);
 	else
 		claims_print(&s, stdout);

@@ -71,7 +71,10 @@ static void arm_row(FILE *f, const struct claims_figure *c, const struct figure_
 	number(f, s->q50);
 	number(f, s->q95);
 	strip(f, c, s);
-	fprintf(f, "<td>%+.1f <small>[%+.1f, %+.1f]</small></td>", 100 * s->mean, 100 * s->lo, 100 * s->hi);
+	if (isnan(s->lo))
+		number(f, s->mean);
+	else
+		fprintf(f, "<td>%+.1f <small>[%+.1f, %+.1f]</small></td>", 100 * s->mean, 100 * s->lo, 100 * s->hi);
 	number(f, s->of_sums);
 	number(f, s->median_jct);
 	share(f, s->direction);

@@ -1,7 +1,7 @@
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 
+#include "common/json.h"
 #include "harness/cmd/claims_summary.h"
 
 /* ---- text ---- */
@@ -24,13 +24,16 @@ static void share(FILE *to, int width, double v)
 
 static void print_spread(const char *detail, const char *arm, const struct spread *s, FILE *to)
 {
+	char interval[48] = "-";
+
 	fprintf(to, "  %-14s %-7s", detail, arm);
 	percent(to, 7, s->q05);
 	percent(to, 7, s->q50);
 	percent(to, 7, s->q95);
 	percent(to, 8, s->mean);
-	fprintf(to, " [%+.1f, %+.1f]%*s", 100 * s->lo, 100 * s->hi,
-		16 - snprintf(NULL, 0, "[%+.1f, %+.1f]", 100 * s->lo, 100 * s->hi), "");
+	if (!isnan(s->lo))
+		snprintf(interval, sizeof(interval), "[%+.1f, %+.1f]", 100 * s->lo, 100 * s->hi);
+	fprintf(to, " %-16s", interval);
 	percent(to, 8, s->of_sums);
 	percent(to, 8, s->median_jct);
 	share(to, 6, s->direction);
@@ -89,18 +92,13 @@ void claims_print(const struct summary *s, FILE *to)
 
 /* ---- JSON ---- */
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *spread_json(const struct spread *s)
 {
 	return json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", s->n,
-			 "undefined", s->undefined, "q05", number(s->q05), "q50", number(s->q50), "q95",
-			 number(s->q95), "mean", number(s->mean), "mean_lo", number(s->lo), "mean_hi",
-			 number(s->hi), "of_sums", number(s->of_sums), "median_jct", number(s->median_jct),
-			 "direction_share", number(s->direction), "within_share", number(s->within));
+			 "undefined", s->undefined, "q05", json_number(s->q05), "q50", json_number(s->q50), "q95",
+			 json_number(s->q95), "mean", json_number(s->mean), "mean_lo", json_number(s->lo), "mean_hi",
+			 json_number(s->hi), "of_sums", json_number(s->of_sums), "median_jct", json_number(s->median_jct),
+			 "direction_share", json_number(s->direction), "within_share", json_number(s->within));
 }
 
 static json_t *levels_json(const double direction[CLAIMS_CHOICES][CLAIMS_LEVELS],
@@ -113,8 +111,8 @@ static json_t *levels_json(const double direction[CLAIMS_CHOICES][CLAIMS_LEVELS]
 
 		for (int l = 0; l < claims_levels((enum claims_choice)c); l++)
 			json_object_set_new(o, claims_level_name[c][l], json_pack("{s:o, s:o}",
-				"direction_share", number(direction[c][l]), "within_share",
-				number(within[c][l])));
+				"direction_share", json_number(direction[c][l]), "within_share",
+				json_number(within[c][l])));
 		json_object_set_new(all, claims_choice_name[c], o);
 	}
 	return all;
@@ -129,7 +127,7 @@ static json_t *figure_json(const struct summary *s, int i)
 	for (int arm = 0; arm < CLAIMS_ARMS; arm++)
 		json_object_set_new(arms, claims_arm_name[arm], spread_json(&r->arm[arm]));
 	for (int input = 0; input < CLAIMS_INPUTS; input++)
-		json_object_set_new(rho, claims_input_name[input], number(r->rho[input]));
+		json_object_set_new(rho, claims_input_name[input], json_number(r->rho[input]));
 	return json_pack("{s:s, s:s, s:f, s:f, s:b, s:o, s:o, s:o}", "figure", f->text, "detail", f->detail, "lo",
 			 f->lo, "hi", f->hi, "point", f->point, "arms", arms, "rank_correlation", rho, "levels",
 			 levels_json(r->level_direction, r->level_within));

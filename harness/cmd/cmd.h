@@ -21,6 +21,7 @@ struct command {
 	const char *usage;	/* printed by `bace help NAME` */
 	/* argv[0] is "bace NAME"; returns an enum bace_exit. */
 	int (*run)(const struct cmd_globals *g, int argc, char **argv);
+	const struct command *const *subcommands;	/* named "NAME SUB", NULL ends them; NULL: none */
 };
 
 extern const struct command cmd_run, cmd_fidelity, cmd_p2p, cmd_allreduce, cmd_probe, cmd_check, cmd_pipeline, cmd_trace_gen, cmd_sim, cmd_merge,

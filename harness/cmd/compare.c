@@ -19,7 +19,6 @@ static int parse(struct args *a, int argc, char **argv)
 	static const struct option options[] = { { "policy", 1, NULL, 'p' }, { "job", 1, NULL, 'j' },
 		{ "seed", 1, NULL, 's' }, { "resamples", 1, NULL, 'r' }, { "fail-above", 1, NULL, 'f' },
 		{ "scales", 0, NULL, 'x' }, { "sim", 1, NULL, 'm' }, { "placements", 1, NULL, 'l' }, { 0 } };
-	char *end = NULL;
 	int c;
 
 	*a = (struct args){ .o = { .seed = 1, .resamples = 2000 }, .limit = NAN };
@@ -29,13 +28,11 @@ static int parse(struct args *a, int argc, char **argv)
 		case 'p': a->o.filter.policy = optarg; break;
 		case 'j': a->o.filter.job = optarg; break;
 		case 's':
-			a->o.seed = strtoull(optarg, &end, 10);
-			if (*end || end == optarg || *optarg == '-')
+			if (!bace_parse_whole(optarg, 0, UINT64_MAX, &a->o.seed))
 				return cmd_misuse(&cmd_compare, "--seed %s: must be a whole number", optarg);
 			break;
 		case 'r':
-			a->o.resamples = (int)strtol(optarg, &end, 10);
-			if (*end || a->o.resamples < 100 || a->o.resamples > 1000000)
+			if (!bace_parse_int(optarg, 100, 1000000, &a->o.resamples))
 				return cmd_misuse(&cmd_compare, "--resamples %s: must be 100 to 1000000", optarg);
 			break;
 		case 'f':
@@ -86,6 +83,9 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	store_close(s);
 	if (rc)
 		return stored_fail(&cmd_compare, rc, &e);
+	/* --scales and another simulator's results have said so themselves. */
+	if (!isnan(a.limit) && !a.scales && !sum.n)
+		return cmd_error(&cmd_compare, BACE_EXIT_VERDICT, "no placement has both times");
 	if (sum.worst_abs > a.limit)
 		return cmd_error(&cmd_compare, BACE_EXIT_VERDICT, "worst step-time %s %.1f %% is above %.1f %%",
 				 a.scales ? "difference" : "error", 100 * sum.worst_abs, 100 * a.limit);
@@ -98,7 +98,7 @@ const struct command cmd_compare = {
 	.usage = "bace compare RUN [--policy LABEL] [--job NAME] [--fail-above PERCENT]\n"
 		 "             [--seed N] [--resamples N]\n"
 		 "       bace compare --scales RUN RUN [--fail-above PERCENT]\n"
-		 "       bace compare RUN --sim MY.csv --placements MY.json\n\n"
+		 "       bace compare RUN --sim MY.csv --placements MY.json [--fail-above PERCENT]\n\n"
 		 "Per placement, per job and for the order of the policies, with bootstrap 95 %\n"
 		 "intervals. The gap is split along the operations that a step waited for.\n\n"
 		 "  --fail-above   exit status 4 when the worst step-time error is larger\n"

@@ -1,25 +1,13 @@
 #include "harness/cmd/execute.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "harness/cmd/live.h"
+#include "harness/cmd/signals.h"
 #include "harness/cmd/stored.h"
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-	interrupted = 1;
-}
-
-static bool is_cancelled(void *arg)
-{
-	return interrupted;
-}
 
 static void on_progress(void *arg, const char *line)
 {
@@ -29,28 +17,6 @@ static void on_progress(void *arg, const char *line)
 static void on_status(void *arg, const struct run_status *status)
 {
 	live_status(arg, status);
-}
-
-static void catch_signals(void)
-{
-	struct sigaction a = { .sa_handler = on_signal };
-
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
-	sigaction(SIGHUP, &a, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
-int parse_backend(const struct command *c, const char *name, struct run_options *o)
-{
-	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
-		if (strcmp(backend_name((enum backend_kind)b), name))
-			continue;
-		o->has_backend = true;
-		o->backend = (enum backend_kind)b;
-		return 0;
-	}
-	return cmd_misuse(c, "--backend %s: must be auto, netem, nfqueue or uml", name);
 }
 
 /* What keeps a run from beginning is its store, or what it was asked for. */
@@ -116,10 +82,10 @@ int execute(const struct cmd_globals *g, struct execution *x, struct experiment 
 	x->o.store_path = store;
 	x->o.on_progress = on_progress;
 	x->o.on_status = on_status;
-	x->o.cancelled = is_cancelled;
+	x->o.cancelled = signals_caught;
 	x->o.arg = &live;
 	live_begin(&live, g->quiet);
-	catch_signals();
+	signals_catch();
 	rc = store ? run_experiment(exp, &x->o, id, &e) : bace_fail(&e, ENOMEM, "out of memory");
 	live_end(&live);
 	if (id[0] && (!rc || rc == -EBADMSG || rc == -ENOTEMPTY))

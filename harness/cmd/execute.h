@@ -14,8 +14,6 @@ struct execution {
 	bool no_tables;
 };
 
-/* --backend's argument; 0 or an enum bace_exit with the message printed. */
-int parse_backend(const struct command *c, const char *name, struct run_options *o);
 /* Runs it with progress, catching signals, and presents it. id: "" if none began. */
 int execute(const struct cmd_globals *g, struct execution *x, struct experiment *exp, char id[32]);
 

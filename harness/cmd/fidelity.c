@@ -1,26 +1,14 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/cmd/cmd.h"
 #include "harness/cmd/fidelity_table.h"
+#include "harness/cmd/load.h"
+#include "harness/cmd/signals.h"
 
 #define LIST_MAX 32
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-	interrupted = 1;
-}
-
-static bool is_cancelled(void *arg)
-{
-	return interrupted;
-}
 
 static void progress(void *arg, const char *line)
 {
@@ -77,24 +65,9 @@ static int percent(const char *text, double *out)
 	return 0;
 }
 
-static int take_backend(struct args *a, const char *name)
-{
-	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
-		if (strcmp(backend_name((enum backend_kind)b), name))
-			continue;
-		a->o.has_backend = true;
-		a->o.backend = (enum backend_kind)b;
-		return 0;
-	}
-	return -EINVAL;
-}
-
-static int take_option(struct args *a, int c)
+static int take_lists(struct args *a, int c)
 {
 	switch (c) {
-	case 'b':
-		return take_backend(a, optarg) ? cmd_misuse(&cmd_fidelity, "--backend %s: must be auto, netem, "
-							    "nfqueue or uml", optarg) : 0;
 	case 's':
 		return schedule_list(optarg, a->schedules, &a->o.n_schedules) ? cmd_misuse(&cmd_fidelity,
 			"--schedules %s: must be gpipe, 1f1b, eager-1f1b, interleaved-1f1b, zb-h1, with commas "
@@ -103,49 +76,53 @@ static int take_option(struct args *a, int c)
 		return number_list(optarg, 2, FIDELITY_STAGES_MAX, a->stages, &a->o.n_stages) ?
 			cmd_misuse(&cmd_fidelity, "--stages %s: must be 2 to %d each, with commas between", optarg,
 				   FIDELITY_STAGES_MAX) : 0;
-	case 'm':
+	default:
 		return number_list(optarg, 1, 1 << 20, a->micro_batches, &a->o.n_micro_batches) ?
 			cmd_misuse(&cmd_fidelity, "--micro-batches %s: must be 1 to %d each, with commas between",
 				   optarg, 1 << 20) : 0;
-	case 'n': {
-		int n;
-
-		return number_list(optarg, 1, 1000000, &a->o.sample, &n) || n != 1 ?
-			cmd_misuse(&cmd_fidelity, "--sample %s: must be 1 or more", optarg) : 0;
 	}
-	case 'a': {
-		int n;
+}
 
-		return number_list(optarg, 1, 1000, &a->o.at_once, &n) || n != 1 ?
-			cmd_misuse(&cmd_fidelity, "--at-once %s: must be 1 to 1000", optarg) : 0;
-	}
-	case 'r': {
-		int n;
+static int take_number(const char *option, int most, int *out)
+{
+	int v[LIST_MAX], n;
 
-		return number_list(optarg, 1, FIDELITY_STAGES_MAX / 2, &a->o.replicas, &n) || n != 1 ?
-			cmd_misuse(&cmd_fidelity, "--replicas %s: must be 1 to %d", optarg, FIDELITY_STAGES_MAX / 2) : 0;
-	}
-	case 'g': {
-		struct bace_err e;
-		uint64_t v;
+	if (number_list(optarg, 1, most, v, &n) || n != 1)
+		return cmd_misuse(&cmd_fidelity, "--%s %s: must be 1 to %d", option, optarg, most);
+	*out = v[0];
+	return 0;
+}
 
-		if (bace_parse_size_bytes(optarg, &v, &e) || !v)
-			return cmd_misuse(&cmd_fidelity, "--gradient %s: must be a size with a unit", optarg);
-		a->o.gradient_bytes = (double)v;
-		return 0;
-	}
-	case 't': {
-		int n;
+static int take_gradient(struct args *a)
+{
+	struct bace_err e;
+	uint64_t v;
 
-		return number_list(optarg, 1, 100, &a->o.tries, &n) || n != 1 ?
-			cmd_misuse(&cmd_fidelity, "--tries %s: must be 1 to 100", optarg) : 0;
-	}
-	case 'M':
-		return percent(optarg, &a->limits.median) ? cmd_misuse(&cmd_fidelity, "--median %s: must be above 0",
-								       optarg) : 0;
-	case 'W':
-		return percent(optarg, &a->limits.worst) ? cmd_misuse(&cmd_fidelity, "--worst %s: must be above 0",
-								      optarg) : 0;
+	if (bace_parse_size_bytes(optarg, &v, &e) || !v)
+		return cmd_misuse(&cmd_fidelity, "--gradient %s: must be a size with a unit", optarg);
+	a->o.gradient_bytes = (double)v;
+	return 0;
+}
+
+static int take_percent(const char *option, double *out)
+{
+	return percent(optarg, out) ? cmd_misuse(&cmd_fidelity, "--%s %s: must be above 0", option, optarg) : 0;
+}
+
+static int take_option(struct args *a, int c)
+{
+	switch (c) {
+	case 'b': return cmd_backend(&cmd_fidelity, optarg, &a->o.has_backend, &a->o.backend);
+	case 's':
+	case 'p':
+	case 'm': return take_lists(a, c);
+	case 'n': return take_number("sample", 1000000, &a->o.sample);
+	case 'a': return take_number("at-once", 1000, &a->o.at_once);
+	case 'r': return take_number("replicas", FIDELITY_STAGES_MAX / 2, &a->o.replicas);
+	case 't': return take_number("tries", 100, &a->o.tries);
+	case 'g': return take_gradient(a);
+	case 'M': return take_percent("median", &a->limits.median);
+	case 'W': return take_percent("worst", &a->limits.worst);
 	case 'c': a->o.curve = true; return 0;
 	case 'x': a->o.overlap = false; return 0;
 	}
@@ -183,21 +160,6 @@ static int parse(struct args *a, int argc, char **argv)
 	return 0;
 }
 
-static int load(const char *path, struct experiment *exp)
-{
-	struct bace_diags d = { 0 };
-	struct bace_err e = { 0 };
-	int rc = experiment_load(path, exp, &d, &e);
-
-	if (!rc)
-		return 0;
-	bace_diags_print(&d, stderr);
-	if (!d.n)
-		cmd_error(&cmd_fidelity, 0, "%s", e.msg);
-	bace_diags_free(&d);
-	return BACE_EXIT_INPUT;
-}
-
 static int exit_code(int rc)
 {
 	return rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV : BACE_EXIT_FAILED;
@@ -225,7 +187,6 @@ static int present(const struct args *a, const struct fidelity *f, bool json)
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	struct args a = { .limits = { .worst = 0.1 } };
-	struct sigaction act = { .sa_handler = on_signal };
 	struct experiment exp;
 	struct fidelity f = { 0 };
 	struct bace_err e = { 0 };
@@ -234,17 +195,14 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 
 	if (rc)
 		return rc;
-	rc = load(a.experiment, &exp);
+	rc = load_experiment(&cmd_fidelity, a.experiment, &exp);
 	if (rc)
 		return rc;
 	a.o.self = g->self;
 	a.o.on_progress = g->quiet ? NULL : progress;
-	a.o.cancelled = is_cancelled;
+	a.o.cancelled = signals_caught;
 	a.o.arg = &start;
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGHUP, &act, NULL);
-	signal(SIGPIPE, SIG_IGN);
+	signals_catch();
 	rc = fidelity_run(&exp, &a.o, &f, &e);
 	if (!rc && a.limits.median <= 0)
 		a.limits.median = strcmp(f.backend, "uml") ? 0.03 : 0.05;

@@ -1,7 +1,7 @@
+#include "common/json.h"
 #include "harness/cmd/fidelity_table.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -169,29 +169,6 @@ void fidelity_print_curve(const struct fidelity *f, FILE *to)
 	}
 }
 
-/* Median and worst |error| of each schedule. */
-static void print_by_schedule(const struct fidelity *f, FILE *to)
-{
-	CLEANUP_FREE double *v = calloc((size_t)f->n + 1, sizeof(*v));
-
-	for (int k = 0; v && k <= SCHED_ZB_H1; k++) {
-		double worst = 0;
-		size_t n = 0;
-
-		for (int i = 0; i < f->n; i++) {
-			double error = fabs(fidelity_error(&f->v[i]));
-
-			if (f->v[i].schedule != (enum schedule_kind)k || !isfinite(error))
-				continue;
-			worst = fmax(worst, error);
-			v[n++] = error;
-		}
-		if (n)
-			fprintf(to, "%-18s median %.2f %%, worst %.2f %%, n = %zu\n", schedule_name((enum schedule_kind)k),
-				100 * bace_quantile(v, n, 0.5), 100 * worst, n);
-	}
-}
-
 void fidelity_print_summary(const struct fidelity *f, const struct fidelity_summary *s,
 			    const struct fidelity_limits *l, FILE *to)
 {
@@ -204,17 +181,11 @@ void fidelity_print_summary(const struct fidelity *f, const struct fidelity_summ
 			p->micro_batches, p->hop, p->c_s * 1e3);
 	}
 	fputs(".\n", to);
-	print_by_schedule(f, to);
 	for (int i = 0; i < f->n; i++)
 		if (!f->v[i].valid)
 			fprintf(to, "invalid: %s, p = %d, m = %d, hop %d of c = %.1f ms: %s\n",
 				schedule_name(f->v[i].schedule), f->v[i].stages, f->v[i].micro_batches, f->v[i].hop,
 				f->v[i].c_s * 1e3, f->v[i].why);
-}
-
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
 }
 
 int fidelity_json(const struct fidelity *f, const struct fidelity_summary *s, FILE *to)
@@ -228,13 +199,13 @@ int fidelity_json(const struct fidelity *f, const struct fidelity_summary *s, FI
 		json_array_append_new(points, json_pack("{s:s,s:i,s:i,s:i,s:i,s:b,s:f,s:f,s:o,s:o,s:i,s:b,s:s}", "schedule",
 			schedule_name(p->schedule), "chunks", p->chunks, "stages", p->stages, "micro_batches",
 			p->micro_batches, "hop", p->hop, "overlap", p->overlap, "c_s", p->c_s, "simulated_s", p->sim_s,
-			"measured_s", number(p->measured_s), "error", number(fidelity_error(p)), "n_steps",
+			"measured_s", json_number(p->measured_s), "error", json_number(fidelity_error(p)), "n_steps",
 			p->n_steps, "valid", p->valid, "invalid_why", p->why));
 	}
 	root = json_pack("{s:s,s:f,s:f,s:f,s:f,s:i,s:i,s:o,s:o,s:o}", "backend", f->backend, "fwd_s", f->fwd_s, "bwd_s",
 			 f->bwd_s, "serialisation_s", f->serialisation_s, "near_hop_s", f->near_s, "n", f->n,
-			 "n_invalid", s->n_invalid, "median_error", number(s->median), "worst_error",
-			 number(s->worst), "points", points);
+			 "n_invalid", s->n_invalid, "median_error", json_number(s->median), "worst_error",
+			 json_number(s->worst), "points", points);
 	rc = root && !json_dumpf(root, to, JSON_INDENT(2)) ? 0 : -ENOMEM;
 	fputc('\n', to);
 	json_decref(root);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "harness/cmd/execute.h"
+#include "harness/cmd/stored.h"
 #include "harness/policy/policy.h"
 
 #define RATE_MOST_BPS 60e6	/* of a scaled link: what two cores carry for six regions */
@@ -264,7 +265,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		return rc;
 	}
 	if (g->json)
-		printf("{\"experiment\": \"%s\"}\n", a.file);
+		output_path("experiment", a.file);
 	else if (!g->quiet)
 		printf("%s: next, `bace check %s', `bace sim %s'%s%s%s\n", a.file, a.file, a.file,
 		       a.simulate_only ? "" : ", `bace run ", a.simulate_only ? "" : a.file, a.simulate_only ? "" : "'");

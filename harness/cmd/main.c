@@ -114,17 +114,18 @@ static char *join(int argc, char **argv)
 }
 
 /* Options of bace itself behind the command: taken out, so that they may stand
- * anywhere. What follows `--' is the command's, and so is all of `bace lab exec'. */
+ * anywhere. What follows `--' is the command's, and so is --help where it has
+ * subcommands. */
 static int take_globals(const struct command *c, int argc, char **argv, struct cmd_globals *g, bool *help_wanted)
 {
 	int n = 1, i = 1;
 
-	if (!c->summary || !strcmp(c->name, "lab"))
+	if (!c->summary)
 		return argc;
 	for (; i < argc && strcmp(argv[i], "--"); i++) {
 		if (!strcmp(argv[i], "--json"))
 			g->json = true;
-		else if (!strcmp(argv[i], "--help"))
+		else if (!strcmp(argv[i], "--help") && !c->subcommands)
 			*help_wanted = true;
 		else if (!strcmp(argv[i], "--store") && i + 1 < argc)
 			g->store = argv[++i];
@@ -137,16 +138,23 @@ static int take_globals(const struct command *c, int argc, char **argv, struct c
 	return n;
 }
 
+static json_t *list_json(const struct command *const *v)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; v && v[i]; i++)
+		if (v[i]->summary)
+			json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:o}", "name", v[i]->name, "summary", v[i]->summary,
+				"usage", v[i]->usage, "subcommands", list_json(v[i]->subcommands)));
+	return all;
+}
+
 /* Every command, for what is generated from it. */
 static int help_json(void)
 {
-	json_t *all = json_array();
+	json_t *all = list_json(commands);
 	int rc;
 
-	for (size_t i = 0; commands[i]; i++)
-		if (commands[i]->summary)
-			json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "name", commands[i]->name, "summary",
-				commands[i]->summary, "usage", commands[i]->usage));
 	rc = json_dumpf(all, stdout, JSON_INDENT(1)) || putchar('\n') != '\n';
 	json_decref(all);
 	return rc ? BACE_EXIT_FAILED : BACE_EXIT_OK;
@@ -221,8 +229,9 @@ static int read_globals(int argc, char **argv, struct cmd_globals *g, bool *done
 	return i;
 }
 
-static int show_help(const struct cmd_globals *g, const char *name)
+static int show_help(const struct cmd_globals *g, const char *name, char *sub)
 {
+	char option[] = "--help", *with_sub[] = { NULL, sub ? sub : option, sub ? option : NULL, NULL };
 	const struct command *c = name ? find(name) : NULL;
 
 	if (!name && g->json)
@@ -233,6 +242,8 @@ static int show_help(const struct cmd_globals *g, const char *name)
 	}
 	if (!c)
 		return unknown(name);
+	if (c->subcommands)
+		return run(c, g, sub ? 3 : 2, with_sub);
 	printf("usage: %s\n", c->usage);
 	return end(BACE_EXIT_OK);
 }
@@ -255,11 +266,11 @@ int main(int argc, char **argv)
 		return BACE_EXIT_INPUT;
 	}
 	if (!strcmp(argv[i], "help"))
-		return show_help(&g, i + 1 < argc ? argv[i + 1] : NULL);
+		return show_help(&g, i + 1 < argc ? argv[i + 1] : NULL, i + 2 < argc ? argv[i + 2] : NULL);
 	const struct command *c = find(argv[i]);
 
 	if (!c)
 		return unknown(argv[i]);
 	argc = take_globals(c, argc - i, argv + i, &g, &help_wanted);
-	return help_wanted ? show_help(&g, c->name) : run(c, &g, argc, argv + i);
+	return help_wanted ? show_help(&g, c->name, NULL) : run(c, &g, argc, argv + i);
 }

@@ -1,31 +1,8 @@
 #include "harness/cmd/micro.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-	interrupted = 1;
-}
-
-void micro_catch_signals(void)
-{
-	struct sigaction act = { .sa_handler = on_signal };
-
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGHUP, &act, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
-
-bool micro_cancelled(void *arg)
-{
-	return interrupted;
-}
 
 int micro_sizes(const struct command *c, const char *text, uint64_t least, uint64_t most, uint64_t *v, int *n)
 {
@@ -43,17 +20,6 @@ int micro_sizes(const struct command *c, const char *text, uint64_t least, uint6
 		v[(*n)++] = x;
 	}
 	return *n ? 0 : cmd_error(c, BACE_EXIT_FAILED, "out of memory");
-}
-
-int micro_backend(const struct command *c, const char *name, enum backend_kind *out)
-{
-	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
-		if (strcmp(backend_name((enum backend_kind)b), name))
-			continue;
-		*out = (enum backend_kind)b;
-		return 0;
-	}
-	return cmd_misuse(c, "--backend %s: must be auto, netem, nfqueue or uml", name);
 }
 
 int micro_region(const struct experiment *exp, const char *name)

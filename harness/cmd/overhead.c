@@ -1,12 +1,12 @@
 #include <errno.h>
 #include <getopt.h>
-#include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/cmd/cmd.h"
+#include "common/json.h"
+#include "harness/cmd/load.h"
+#include "harness/cmd/signals.h"
 #include "harness/overhead/overhead.h"
 #include "results/results.h"
 
@@ -20,33 +20,11 @@ struct args {
 	int periods_ms[PERIODS_MAX];
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int sig)
-{
-	interrupted = 1;
-}
-
-static bool is_cancelled(void *arg)
-{
-	return interrupted;
-}
-
 static void on_progress(void *arg, const char *line)
 {
 	const int64_t *start = arg;
 
 	fprintf(stderr, "%6.1f s  %s\n", (double)(bace_mono_ns() - *start) / 1e9, line);
-}
-
-static void catch_signals(void)
-{
-	struct sigaction a = { .sa_handler = on_signal };
-
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
-	sigaction(SIGHUP, &a, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 /* ---- arguments ---- */
@@ -99,25 +77,8 @@ static int parse_inject(struct args *a, const char *text)
 
 static int parse_int(const char *option, const char *text, int least, int most, int *out)
 {
-	char *end;
-	long v = strtol(text, &end, 10);
-
-	if (end == text || *end || v < least || v > most)
-		return cmd_misuse(&cmd_overhead, "%s %s: must be %d to %d", option, text, least, most);
-	*out = (int)v;
-	return 0;
-}
-
-static int parse_backend(struct args *a, const char *text)
-{
-	for (int b = BACKEND_AUTO; b <= BACKEND_UML; b++) {
-		if (strcmp(backend_name((enum backend_kind)b), text))
-			continue;
-		a->o.has_backend = true;
-		a->o.backend = (enum backend_kind)b;
-		return 0;
-	}
-	return cmd_misuse(&cmd_overhead, "--backend %s: must be auto, netem, nfqueue or uml", text);
+	return bace_parse_int(text, least, most, out) ? 0 :
+		cmd_misuse(&cmd_overhead, "%s %s: must be %d to %d", option, text, least, most);
 }
 
 static int parse_one(struct args *a, int c)
@@ -128,7 +89,7 @@ static int parse_one(struct args *a, int c)
 	case 'n': return parse_int("--pairs", optarg, 2, 10000, &a->o.pairs);
 	case 's': return parse_int("--block-steps", optarg, 2, 10000, &a->o.block_steps);
 	case 'i': return parse_inject(a, optarg);
-	case 'b': return parse_backend(a, optarg);
+	case 'b': return cmd_backend(&cmd_overhead, optarg, &a->o.has_backend, &a->o.backend);
 	case 'd': a->o.detection = false; return 0;
 	case 'o': a->plot = optarg; return 0;
 	default: return cmd_misuse(&cmd_overhead, "bad options");
@@ -155,20 +116,6 @@ static int parse(struct args *a, int argc, char **argv)
 		rc = cmd_misuse(&cmd_overhead, "one experiment file is needed");
 	a->experiment = argv[optind];
 	return rc;
-}
-
-static int load(const char *path, struct experiment *exp)
-{
-	struct bace_diags d = { 0 };
-	struct bace_err e = { 0 };
-
-	if (!experiment_load(path, exp, &d, &e))
-		return 0;
-	bace_diags_print(&d, stderr);
-	if (!d.n)
-		cmd_error(&cmd_overhead, 0, "%s", e.msg);
-	bace_diags_free(&d);
-	return BACE_EXIT_INPUT;
 }
 
 /* ---- output ---- */
@@ -208,7 +155,7 @@ static void print_text(const struct overhead_result *r, const struct args *a)
 		printf("injected: B's compute %+.3f %%, which is %+.3f %% of the step by event simulation\n",
 		       a->o.inject_ppm / 1e4, 100 * r->injected);
 	printf("\nInflation of the step time: median over pairs of adjacent blocks, one monitored, one not, with\n"
-	       "95 %% bootstrap interval. CPU: of a core, mean over agents, while monitored. Seen: time from the\n"
+	       "95 %% bootstrap interval (of 6 pairs and more). CPU: of a core, mean over agents, while monitored. Seen: time from the\n"
 	       "change of %s to half its rate, or back, until the estimate is within 10 %% of the truth and\n"
 	       "stays so; error: median |estimate / truth - 1| after that.\n\n", r->link);
 	printf("%-15s %8s %26s %4s %8s %9s %9s   loaded: link changed    idle: link changed\n", "", "",
@@ -222,23 +169,18 @@ static void print_text(const struct overhead_result *r, const struct args *a)
 			printf("! %s every %d ms: %s\n", r->rows[i].method->name, r->rows[i].period_ms, r->rows[i].why);
 }
 
-static json_t *number(double v)
-{
-	return isnan(v) ? json_null() : json_real(v);
-}
-
 static json_t *row_json(const struct overhead_row *r)
 {
 	return json_pack("{s:s,s:f,s:b,s:s,s:i,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:i,s:i,s:o,s:o,s:i,s:i,"
 		"s:o,s:o,s:f}", "method", r->method->name, "period_s", r->period_ms / 1e3, "valid", r->valid, "why",
-		r->why, "n_pairs", r->n_pairs, "n_steps", r->n_steps, "inflation", number(r->inflation), "lo",
-		number(r->lo), "hi", number(r->hi), "step_s", number(r->step_s), "agent_cpu_cores",
-		number(r->agent_cpu), "agent_cpu_off_cores", number(r->agent_cpu_off), "agent_rss_bytes",
-		number(r->agent_rss_bytes), "wire_bytes_per_s", number(r->wire_bytes_ps), "probe_bytes_per_s",
-		number(r->probe_bytes_ps), "dropped_samples", (json_int_t)r->dropped, "n_changes", r->n_changes,
-		"n_detected", r->n_detected, "detection_s", number(r->detect_s), "error", number(r->error),
+		r->why, "n_pairs", r->n_pairs, "n_steps", r->n_steps, "inflation", json_number(r->inflation), "lo",
+		json_number(r->lo), "hi", json_number(r->hi), "step_s", json_number(r->step_s), "agent_cpu_cores",
+		json_number(r->agent_cpu), "agent_cpu_off_cores", json_number(r->agent_cpu_off), "agent_rss_bytes",
+		json_number(r->agent_rss_bytes), "wire_bytes_per_s", json_number(r->wire_bytes_ps), "probe_bytes_per_s",
+		json_number(r->probe_bytes_ps), "dropped_samples", (json_int_t)r->dropped, "n_changes", r->n_changes,
+		"n_detected", r->n_detected, "detection_s", json_number(r->detect_s), "error", json_number(r->error),
 		"n_idle_changes", r->n_idle_changes, "n_idle_detected", r->n_idle_detected, "idle_detection_s",
-		number(r->idle_detect_s), "idle_error", number(r->idle_error), "dwell_s", r->dwell_s);
+		json_number(r->idle_detect_s), "idle_error", json_number(r->idle_error), "dwell_s", r->dwell_s);
 }
 
 static void print_json(const struct overhead_result *r, const struct args *a)
@@ -269,6 +211,15 @@ static int write_plot(const struct args *a, const struct overhead_result *r)
 	return rc ? cmd_error(&cmd_overhead, BACE_EXIT_FAILED, "--plot %s: %s", a->plot, e.msg) : 0;
 }
 
+static int n_invalid(const struct overhead_result *r)
+{
+	int n = 0;
+
+	for (int i = 0; i < r->n; i++)
+		n += !r->rows[i].valid;
+	return n;
+}
+
 static int exit_code(int rc)
 {
 	return !rc ? BACE_EXIT_OK : rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP || rc == -ENOENT ?
@@ -279,14 +230,14 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	struct args a = { 0 };
 	struct experiment exp;
-	struct overhead_result r;
+	struct overhead_result r = { 0 };
 	struct bace_err e = { 0 };
 	CLEANUP_FREE char *store = NULL;
 	int64_t start = bace_mono_ns();
-	int rc = parse(&a, argc, argv), shown = 0;
+	int rc = parse(&a, argc, argv), shown = 0, bad;
 
 	if (!rc)
-		rc = load(a.experiment, &exp);
+		rc = load_experiment(&cmd_overhead, a.experiment, &exp);
 	if (rc)
 		return rc;
 	store = g->store ? strdup(g->store) : store_default_path();
@@ -294,14 +245,17 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	a.o.command = g->line;
 	a.o.store_path = store;
 	a.o.on_progress = g->quiet ? NULL : on_progress;
-	a.o.cancelled = is_cancelled;
+	a.o.cancelled = signals_caught;
 	a.o.arg = &start;
-	catch_signals();
+	signals_catch();
 	rc = store ? overhead_run(&exp, &a.o, &r, &e) : bace_fail(&e, ENOMEM, "out of memory");
 	if (r.n)
 		(g->json ? print_json : print_text)(&r, &a);
 	if (!rc && a.plot)
 		shown = write_plot(&a, &r);
+	bad = n_invalid(&r);
+	if (!rc && !shown && bad)
+		shown = cmd_error(&cmd_overhead, BACE_EXIT_FAILED, "%d of %d rows %s not valid", bad, r.n, bad == 1 ? "is" : "are");
 	overhead_result_free(&r);
 	experiment_free(&exp);
 	return rc ? cmd_error(&cmd_overhead, exit_code(rc), "%s", e.msg) : shown;
@@ -320,7 +274,7 @@ const struct command cmd_overhead = {
 		 "  --methods      off, counters, tcp_info, probe:SIZE (bytes of one train)\n"
 		 "                 (default off,counters,tcp_info,probe:24kB,probe:96kB)\n"
 		 "  --periods      10ms to 10min (default 10ms,100ms,1s,10s)\n"
-		 "  --pairs        pairs of blocks for each (default 8)\n"
+		 "  --pairs        pairs of blocks for each (default 8; an interval needs 6)\n"
 		 "  --block-steps  steps a block, at least; the first does not count (default 4)\n"
 		 "  --inject P%    lengthen the compute of monitored steps: what is measured must\n"
 		 "                 say so\n"

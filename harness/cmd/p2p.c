@@ -28,7 +28,7 @@ static int parse(struct args *a, int argc, char **argv)
 	optind = 1;
 	while (!rc && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
-		case 'b': rc = micro_backend(&cmd_p2p, optarg, &a->o.backend); a->o.has_backend = true; break;
+		case 'b': rc = cmd_backend(&cmd_p2p, optarg, &a->o.has_backend, &a->o.backend); break;
 		case 'f': a->from = optarg; break;
 		case 't': a->to = optarg; break;
 		case 's': rc = take_sizes(a, optarg); break;
@@ -95,7 +95,7 @@ static int print_json(const struct p2p *p, const struct experiment *exp, const s
 
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
-	struct args a = { .o.self = g->self, .o.cancelled = micro_cancelled };
+	struct args a = { .o.self = g->self, .o.cancelled = signals_caught };
 	struct experiment exp;
 	struct p2p p = { 0 };
 	struct bace_err e = { 0 };
@@ -105,7 +105,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		rc = load_experiment(&cmd_p2p, a.experiment, &exp);
 	if (rc)
 		return rc;
-	micro_catch_signals();
+	signals_catch();
 	rc = choose_regions(&a, &exp);
 	if (!rc && (rc = p2p_run(&exp, &a.o, &p, &e)))
 		rc = cmd_error(&cmd_p2p, micro_exit_code(rc), "%s", e.msg);

@@ -22,7 +22,7 @@ struct series {
 struct args {
 	const char *schedule, *stages, *micro_batches, *chunks, *max_activations, *gantt;
 	const char *tf, *tb, *tw, *latency, *serialisation, *rev_latency, *rev_serialisation;
-	bool no_overlap, json;
+	bool no_overlap;
 	int errors;
 };
 
@@ -45,15 +45,12 @@ static void wrong(struct args *a, const char *fmt, ...)
 
 static int whole(struct args *a, const char *option, const char *text, int least, int most, int otherwise)
 {
-	char *end;
-	long v;
+	int v;
 
 	if (!text)
 		return otherwise;
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (end != text && !*end && !errno && v >= least && v <= most)
-		return (int)v;
+	if (bace_parse_int(text, least, most, &v))
+		return v;
 	wrong(a, "%s %s: must be a whole number from %d to %d", option, text, least, most);
 	return otherwise;
 }
@@ -96,7 +93,7 @@ static const struct option options[] = {
 	{ "tf", 1, NULL, 'f' }, { "tb", 1, NULL, 'b' }, { "tw", 1, NULL, 'w' }, { "chunks", 1, NULL, 'v' },
 	{ "latency", 1, NULL, 'l' }, { "serialisation", 1, NULL, 'x' }, { "serialization", 1, NULL, 'x' },
 	{ "reverse-latency", 1, NULL, 'L' }, { "reverse-serialisation", 1, NULL, 'X' },
-	{ "max-activations", 1, NULL, 'a' }, { "no-overlap", 0, NULL, 'n' }, { "json", 0, NULL, 'j' },
+	{ "max-activations", 1, NULL, 'a' }, { "no-overlap", 0, NULL, 'n' },
 	{ "gantt", 1, NULL, 'g' }, { 0 } };
 
 static int parse(struct args *a, int argc, char **argv)
@@ -120,7 +117,6 @@ static int parse(struct args *a, int argc, char **argv)
 		case 'X': a->rev_serialisation = optarg; break;
 		case 'a': a->max_activations = optarg; break;
 		case 'n': a->no_overlap = true; break;
-		case 'j': a->json = true; break;
 		case 'g': a->gantt = optarg; break;
 		case ':': return cmd_misuse(&cmd_pipeline, "%s needs a value", argv[optind - 1]);
 		default: return cmd_misuse(&cmd_pipeline, "unknown option %s", argv[optind - 1]);
@@ -342,7 +338,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	else if (a.errors)
 		rc = BACE_EXIT_INPUT;
 	else
-		rc = simulate(&a, &p, g->json || a.json);
+		rc = simulate(&a, &p, g->json);
 	release(&p);
 	return rc;
 }

@@ -43,15 +43,11 @@ static void print_table(int n, const char *const *names, const char *const *desc
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	const char *const *names, *const *descriptions;
-	bool json = g->json;
 	int n = policy_list(&names, &descriptions);
 
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--json"))
-			return cmd_misuse(&cmd_policies, "unknown argument `%s'", argv[i]);
-		json = true;
-	}
-	if (json)
+	if (argc > 1)
+		return cmd_misuse(&cmd_policies, "unknown argument `%s'", argv[1]);
+	if (g->json)
 		return print_json(n, names, descriptions);
 	print_table(n, names, descriptions);
 	return BACE_EXIT_OK;

@@ -29,7 +29,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	if (rc)
 		return stored_fail(&cmd_report, rc, &e);
 	if (g->json)
-		printf("{\"report\": \"%s\"}\n", path);
+		output_path("report", path);
 	else if (!g->quiet)
 		printf("report: %s\n", path);
 	return BACE_EXIT_OK;

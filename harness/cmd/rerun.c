@@ -23,7 +23,7 @@ static int parse(struct args *a, int argc, char **argv)
 	optind = 1;
 	while (!rc && (c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
 		switch (c) {
-		case 'b': rc = parse_backend(&cmd_rerun, optarg, &a->x.o); break;
+		case 'b': rc = cmd_backend(&cmd_rerun, optarg, &a->x.o.has_backend, &a->x.o.backend); break;
 		case 'f': rc = parse_percent(&cmd_rerun, "--fail-above", optarg, &a->limit); break;
 		case 'o': a->x.report = optarg; break;
 		case 'n': a->x.no_report = true; break;
@@ -80,7 +80,7 @@ static int repeat(const struct cmd_globals *g, struct args *a, const char *text,
 {
 	struct experiment exp;
 	char path[64];
-	int rc = backend[0] && !a->x.o.has_backend ? parse_backend(&cmd_rerun, backend, &a->x.o) : 0;
+	int rc = backend[0] && !a->x.o.has_backend ? cmd_backend(&cmd_rerun, backend, &a->x.o.has_backend, &a->x.o.backend) : 0;
 
 	if (!rc)
 		rc = write_bundle(text, path);

@@ -16,19 +16,8 @@ struct args {
 	const char *experiment;
 	struct robust_options o;
 	struct robust_testbed testbed;	/* n_views = 0: simulate */
-	bool json, verdict, has_seeds, reports;
+	bool verdict, has_seeds, reports;
 };
-
-static bool whole(const char *text, long lo, long hi, int *out)
-{
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	*out = (int)v;
-	return !errno && end != text && !*end && v >= lo && v <= hi;
-}
 
 static bool real(const char *text, double lo, double hi, double *out)
 {
@@ -185,7 +174,7 @@ static int parse_number(const char *option, const char *text, double lo, double 
 }
 
 enum { OPT_DELAYS = 256, OPT_NOISE, OPT_BIAS, OPT_REGIMES, OPT_LINKS, OPT_PRICES, OPT_DRAWN, OPT_LOAD, OPT_HOLD,
-       OPT_FLOPS, OPT_BANDWIDTH, OPT_PERIOD, OPT_HOURLY, OPT_JCT, OPT_COST, OPT_ORACLE, OPT_KINDS, OPT_JSON,
+       OPT_FLOPS, OPT_BANDWIDTH, OPT_PERIOD, OPT_HOURLY, OPT_JCT, OPT_COST, OPT_ORACLE, OPT_KINDS,
        OPT_VERDICT, OPT_TESTBED, OPT_REPORTS };
 
 static int parse_axis(struct args *a, int c)
@@ -235,9 +224,9 @@ static int parse_one(struct args *a, int c)
 	switch (c) {
 	case 'n':
 		a->has_seeds = true;
-		return whole(optarg, 2, MAX_SEEDS, &a->o.n_seeds) ? 0 : bad_value("seeds", optarg, "2 to 100000");
+		return bace_parse_int(optarg, 2, MAX_SEEDS, &a->o.n_seeds) ? 0 : bad_value("seeds", optarg, "2 to 100000");
 	case 't':
-		return whole(optarg, 1, 4096, &a->o.n_threads) ? 0 : bad_value("threads", optarg, "1 to 4096");
+		return bace_parse_int(optarg, 1, 4096, &a->o.n_threads) ? 0 : bad_value("threads", optarg, "1 to 4096");
 	case OPT_ORACLE:
 		a->o.event_sim = !strcmp(optarg, "event-sim");
 		return a->o.event_sim || !strcmp(optarg, "closed-form") ? 0 :
@@ -245,7 +234,6 @@ static int parse_one(struct args *a, int c)
 	case OPT_KINDS:
 		a->o.crossed = !strcmp(optarg, "crossed");
 		return a->o.crossed || !strcmp(optarg, "once") ? 0 : bad_value("kinds", optarg, "crossed or once");
-	case OPT_JSON: a->json = true; return 0;
 	case OPT_VERDICT: a->verdict = true; return 0;
 	case OPT_REPORTS: a->reports = true; return 0;
 	case OPT_TESTBED:
@@ -266,7 +254,7 @@ static int parse(struct args *a, int argc, char **argv)
 		{ "bandwidth", 1, NULL, OPT_BANDWIDTH }, { "period", 1, NULL, OPT_PERIOD },
 		{ "hourly", 1, NULL, OPT_HOURLY }, { "jct-threshold", 1, NULL, OPT_JCT },
 		{ "cost-threshold", 1, NULL, OPT_COST }, { "oracle", 1, NULL, OPT_ORACLE },
-		{ "kinds", 1, NULL, OPT_KINDS }, { "json", 0, NULL, OPT_JSON },
+		{ "kinds", 1, NULL, OPT_KINDS },
 		{ "verdict", 0, NULL, OPT_VERDICT },
 		{ "testbed", 1, NULL, OPT_TESTBED }, { "reports", 0, NULL, OPT_REPORTS }, { 0 } };
 	int c, rc = 0;
@@ -328,7 +316,7 @@ static int present(const struct cmd_globals *g, const struct args *a, const stru
 
 	if (rc)
 		return cmd_error(&cmd_robust, BACE_EXIT_FAILED, "%s", e.msg);
-	if (g->json || a->json)
+	if (g->json)
 		rc = robust_print_json(&j, stdout, &e);
 	else
 		robust_print(&j, stdout);

@@ -1,18 +1,13 @@
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 
+#include "common/json.h"
 #include "harness/cmd/robust.h"
-
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
 
 static json_t *view_json(const struct robust_view *v)
 {
-	return json_pack("{s:o, s:o, s:o, s:s, s:s, s:b}", "delay_s", number(v->delay_s), "noise",
-			 number(v->noise), "bias", number(v->bias), "distribution",
+	return json_pack("{s:o, s:o, s:o, s:s, s:s, s:b}", "delay_s", json_number(v->delay_s), "noise",
+			 json_number(v->noise), "bias", json_number(v->bias), "distribution",
 			 v->gaussian ? "gaussian" : "uniform", "form",
 			 v->multiplicative ? "multiplicative" : "additive", "correlated", v->correlated);
 }
@@ -20,18 +15,19 @@ static json_t *view_json(const struct robust_view *v)
 static json_t *gain_json(const struct robust_gain *g)
 {
 	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "n", g->n, "mean",
-			 number(g->mean), "lo", number(g->lo), "hi", number(g->hi), "of_sums",
-			 number(g->of_sums), "median_jct", number(g->median_jct), "change", number(g->change),
-			 "change_lo", number(g->change_lo), "change_hi", number(g->change_hi), "retention",
-			 number(g->retention), "verdict", robust_verdict_name[g->verdict]);
+			 json_number(g->mean), "lo", json_number(g->lo), "hi", json_number(g->hi), "of_sums",
+			 json_number(g->of_sums), "median_jct", json_number(g->median_jct), "change", json_number(g->change),
+			 "change_lo", json_number(g->change_lo), "change_hi", json_number(g->change_hi), "retention",
+			 json_number(g->retention), "verdict", robust_verdict_name[g->verdict]);
 }
 
 static json_t *even_json(const struct robust_break_even *b)
 {
-	static const char *const kind[] = { [BREAK_AT] = "at", [BREAK_NEVER] = "beyond", [BREAK_ALREADY] = "below at once" };
+	static const char *const kind[] = { [BREAK_AT] = "at", [BREAK_NEVER] = "beyond", [BREAK_ALREADY] = "below at once",
+		[BREAK_UNDEFINED] = "undefined" };
 
-	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kind", kind[b->kind], "at", number(b->at), "lo",
-			 number(b->lo), "hi", number(b->hi), "end", number(b->end));
+	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kind", kind[b->kind], "at", json_number(b->at), "lo",
+			 json_number(b->lo), "hi", json_number(b->hi), "end", json_number(b->end));
 }
 
 static json_t *pair_json(const struct robust_judgement *j, int w, int p)

@@ -19,6 +19,8 @@ struct testbed_run {
 	const struct robust_testbed *o;
 	struct run_options run;
 	struct totals *totals;		/* [policy] */
+	struct robust_pair *pairs;
+	int n_pairs;
 };
 
 static int read_totals(struct testbed_run *t, const char *id, struct bace_err *e)
@@ -74,17 +76,18 @@ static void print_number(FILE *to, double v)
 /* A line a baseline; exact may be NULL. */
 static void print_gains(const struct testbed_run *t, const char *name, const struct totals *exact, FILE *to)
 {
-	for (int p = 1; p < t->exp->n_policies; p++) {
-		const struct totals *a = &t->totals[0], *b = &t->totals[p];
+	for (int i = 0; i < t->n_pairs; i++) {
+		int s = t->pairs[i].subject, p = t->pairs[i].baseline;
+		const struct totals *a = &t->totals[s], *b = &t->totals[p];
 
-		fprintf(to, "%-28s %-16s", p == 1 ? name : "", t->exp->policies[p].label);
+		fprintf(to, "%-28s %-16s", i ? "" : name, t->exp->policies[p].label);
 		for (int o = 0; o < 2; o++)
 			print_number(to, gain(a->jct_s[o], b->jct_s[o]));
-		print_number(to, exact ? gain(a->jct_s[1], b->jct_s[1]) - gain(exact[0].jct_s[1], exact[p].jct_s[1]) : 0);
+		print_number(to, exact ? gain(a->jct_s[1], b->jct_s[1]) - gain(exact[s].jct_s[1], exact[p].jct_s[1]) : 0);
 		for (int o = 0; o < 2; o++)
 			print_number(to, gain(a->cost_usd[o], b->cost_usd[o]));
 		print_number(to, exact ? gain(a->cost_usd[1], b->cost_usd[1]) -
-				       gain(exact[0].cost_usd[1], exact[p].cost_usd[1]) : 0);
+				       gain(exact[s].cost_usd[1], exact[p].cost_usd[1]) : 0);
 		fputc('\n', to);
 	}
 }
@@ -103,12 +106,17 @@ int robust_on_testbed(const struct experiment *exp, const struct robust_testbed 
 	struct testbed_run t = { .exp = exp, .o = o, .run = *run };
 	CLEANUP_FREE struct totals *exact = calloc((size_t)exp->n_policies, sizeof(*exact));
 	CLEANUP_FREE struct totals *now = calloc((size_t)exp->n_policies, sizeof(*now));
+	CLEANUP_FREE struct robust_pair *pairs = NULL;
 	int rc;
 
 	if (!exact || !now)
 		return bace_fail(e, ENOMEM, "%d policies: out of memory", exp->n_policies);
-	if (!exp->oracle_measured || exp->n_policies < 2)
-		return bace_fail(e, EINVAL, "%s: needs two policies and `measured' among its oracles", exp->name);
+	if (!exp->oracle_measured)
+		return bace_fail(e, EINVAL, "%s: needs `measured' among its oracles", exp->name);
+	rc = robust_pairs(exp, &pairs, &t.n_pairs, e);
+	if (rc)
+		return rc;
+	t.pairs = pairs;
 	/* A moment that an earlier view led to is not measured again. */
 	t.run.reuse = true;
 	/* The exact view is the truth, whatever agents say of it. */

@@ -211,7 +211,9 @@ static void print_even(const struct robust_break_even *b, enum robust_axis a, FI
 	point(at, sizeof(at), a, b->at);
 	point(lo, sizeof(lo), a, b->lo);
 	point(hi, sizeof(hi), a, b->hi);
-	if (b->kind == BREAK_ALREADY)
+	if (b->kind == BREAK_UNDEFINED)
+		snprintf(text, sizeof(text), "-");
+	else if (b->kind == BREAK_ALREADY)
 		snprintf(text, sizeof(text), "below at once");
 	else if (b->kind == BREAK_NEVER && isinf(b->lo))
 		snprintf(text, sizeof(text), "none");

@@ -54,7 +54,7 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 	optind = 1;
 	while (!rc && (c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
 		switch (c) {
-		case 'b': rc = parse_backend(&cmd_run, optarg, &x->o); break;
+		case 'b': rc = cmd_backend(&cmd_run, optarg, &x->o.has_backend, &x->o.backend); break;
 		case 'o': x->report = optarg; break;
 		case 'n': x->no_report = true; break;
 		case 'r': x->o.reuse = true; break;
@@ -110,10 +110,8 @@ const struct command cmd_run = {
 		 "                 under the same settings instead of running them again\n"
 		 "  --resume       go on with a run that was cut short (an id, or last): only what it\n"
 		 "                 has not measured is run\n"
-		 "  --reports      policies are told of links what agents measure (probes), before the
-"
-		 "                 first cell and after each, in place of what is true of them
-"
+		 "  --reports      policies are told of links what agents measure (probes), before the\n"
+		 "                 first cell and after each, in place of what is true of them\n"
 		 "  --no-timeline  do not keep every operation's row\n"
 		 "  --launcher     on the real `hosts' of the cluster file instead of in a lab: manual\n"
 		 "                 prints what to start on each and waits, ssh starts the agents by the\n"

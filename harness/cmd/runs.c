@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,6 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	struct store *s = NULL;
 	struct bace_err e = { 0 };
 	struct output o;
-	char *end;
 	int c, rc;
 
 	optind = 1;
@@ -37,8 +37,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 						  "killed", optarg);
 			break;
 		case 'n':
-			f.limit = (int)strtol(optarg, &end, 10);
-			if (*end || end == optarg || f.limit < 1)
+			if (!bace_parse_int(optarg, 1, INT_MAX, &f.limit))
 				return cmd_misuse(&cmd_runs, "-n %s: must be a number from 1 on", optarg);
 			break;
 		default: return cmd_misuse(&cmd_runs, "bad options");
@@ -61,7 +60,8 @@ const struct command cmd_runs = {
 	.name = "runs",
 	.summary = "list the runs in the store, newest first",
 	.usage = "bace runs [--experiment NAME] [--status STATUS] [-n COUNT]\n\n"
-		 "  --status       running, done, failed, interrupted or killed\n"
+		 "  --status       running, done, failed, interrupted or killed; running? is a run\n"
+		 "                 whose process cannot be seen from here\n"
 		 "  -n, --limit    at most so many",
 	.run = run,
 };

@@ -8,7 +8,7 @@
 
 static const struct command *const subcommands[] = {
 	&cmd_shape_plan, &cmd_shape_apply, &cmd_shape_show, &cmd_shape_diff, &cmd_shape_verify, &cmd_shape_respond,
-	&cmd_shape_trace, &cmd_shape_clear,
+	&cmd_shape_trace, &cmd_shape_clear, NULL,
 };
 
 /* ---- shared by the subcommands ---- */
@@ -21,6 +21,7 @@ int shape_exit(const struct bace_err *e)
 	case EEXIST:
 	case ENOTSUP:
 	case ENOENT:
+	case EISCONN:			/* the interface of the default route */
 		return BACE_EXIT_INPUT;
 	case EPERM:
 	case EACCES:
@@ -113,7 +114,7 @@ void shape_input_free(struct shape_input *in)
 static void help(FILE *to)
 {
 	fprintf(to, "usage: %s\n\n", cmd_shape.usage);
-	for (size_t i = 0; i < ARRAY_LEN(subcommands); i++)
+	for (size_t i = 0; subcommands[i]; i++)
 		fprintf(to, "  %-9s %s\n", subcommands[i]->name + strlen("shape "), subcommands[i]->summary);
 	fputs("\n`bace shape SUBCOMMAND --help` says more about one.\n", to);
 }
@@ -130,12 +131,12 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		help(stdout);
 		return BACE_EXIT_OK;
 	}
-	for (size_t i = 0; i < ARRAY_LEN(subcommands); i++) {
+	for (size_t i = 0; subcommands[i]; i++) {
 		names[i] = subcommands[i]->name + strlen("shape ");
 		if (!strcmp(argv[1], names[i]))
 			return subcommands[i]->run(g, argc - 1, argv + 1);
 	}
-	near = bace_nearest(argv[1], names, ARRAY_LEN(subcommands));
+	near = bace_nearest(argv[1], names, ARRAY_LEN(subcommands) - 1);
 	return cmd_misuse(&cmd_shape, "no subcommand `%s'%s%s%s", argv[1], near ? "; did you mean `" : "",
 			  near ? near : "", near ? "'?" : "");
 }
@@ -145,4 +146,5 @@ const struct command cmd_shape = {
 	.summary = "make this host's links look like links between regions, and put them back",
 	.usage = "bace shape SUBCOMMAND ...",
 	.run = run,
+	.subcommands = subcommands,
 };

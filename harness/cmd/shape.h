@@ -22,7 +22,8 @@ int shape_input_read(const struct command *c, const char *file, const char *host
 void shape_input_free(struct shape_input *in);
 /* The exit status that an error of the shaper means. */
 int shape_exit(const struct bace_err *e);
-/* --at: a moment, ns of CLOCK_REALTIME. -1, or an exit status once it is said what is wrong. */
+/* --at: a moment ("2026-11-30T10:00:00Z", Unix seconds, or "+5s" from now), ns of
+ * CLOCK_REALTIME. -1, or an exit status once it is said what is wrong. */
 int shape_take_at(const struct command *c, const char *text, int64_t *at_ns);
 void shape_print_json(json_t *j);	/* takes it */
 

@@ -163,9 +163,6 @@ static int apply(const struct options *o, struct shape_input *in, bool quiet)
 		wait_until(o->at_ns);
 	if (!rc)
 		rc = shape_hold(&o->hold, &in->spec, say, &s, &e);
-	/* The guard's refusal of the default route's interface is bad input, too. */
-	if (rc == -EPERM && strstr(e.msg, "default route"))
-		return cmd_error(&cmd_shape_apply, BACE_EXIT_INPUT, "%s", e.msg);
 	return rc ? cmd_error(&cmd_shape_apply, shape_exit(&e), "%s", e.msg) : BACE_EXIT_OK;
 }
 

@@ -27,7 +27,6 @@ static int misuse(const char *text)
 	return cmd_misuse(&cmd_shape_trace, "%s", text);
 }
 
-/* "2026-11-30T10:00:00Z", Unix seconds, or "+5s" from now. */
 static int take_bin(const char *text, int64_t *bin_ns)
 {
 	struct bace_err e;

@@ -81,18 +81,24 @@ struct check {
 	struct shape_interval seen;
 	double low, high;		/* allowed */
 	const char *not_judged;		/* why; NULL: it is */
-	bool ok;
+	enum shape_verdict verdict;
 };
 
 static void judge(struct check *c)
 {
-	c->ok = c->not_judged || (c->seen.low <= c->high && c->seen.high >= c->low);
+	c->verdict = c->not_judged ? SHAPE_WITHIN : shape_judge(&c->seen, c->low, c->high);
+}
+
+/* Of its rate, what the host that is measured from, or the one that answers, has. */
+static double part_of_rate(const struct shape_path *p, const struct shape_file *f)
+{
+	return (double)p->link.rate_bps / shape_hosts_sharing(f, p->from);
 }
 
 /* TCP over IPv4 with timestamps, or over IPv6: 20 bytes of header more. */
 static double expected_goodput(const struct shape_path *p, const struct shape_file *f, const char *addr)
 {
-	double v4 = goodput_bps((double)p->link.rate_bps, f->mtu);
+	double v4 = goodput_bps(part_of_rate(p, f), f->mtu);
 
 	return strchr(addr, ':') ? v4 * (f->mtu - 72.0) / (f->mtu - 52.0) : v4;
 }
@@ -136,12 +142,11 @@ static struct check check_loss(const struct shape_path *p, uint64_t sent, uint64
 					 : p->impair.duplicate > 0 ? "duplicates make up for losses"
 					 : p->impair.corrupt > 0 ? "corrupt packets are dropped as well" : NULL };
 
-	if (planned > 0) {
-		judge(&c);
-		return c;
-	}
-	c.high = LOSS_NONE;
-	c.ok = c.not_judged || c.seen.value <= LOSS_NONE;
+	bool good = planned > 0 ? c.seen.low <= planned && c.seen.high >= planned : c.seen.value <= LOSS_NONE;
+
+	if (!(planned > 0))
+		c.high = LOSS_NONE;
+	c.verdict = c.not_judged || good ? SHAPE_WITHIN : SHAPE_OUT;
 	return c;
 }
 
@@ -158,6 +163,8 @@ static void format(const struct check *c, double v, char buf[BACE_FMT_MAX])
 
 static void print_check(const char *from, const char *to, const struct check *c, const char *more)
 {
+	static const char *const words[] = { [SHAPE_WITHIN] = "ok", [SHAPE_OUT] = "OUT OF TOLERANCE",
+					     [SHAPE_UNDECIDED] = "UNDECIDED" };
 	char planned[BACE_FMT_MAX], seen[BACE_FMT_MAX], low[BACE_FMT_MAX], high[BACE_FMT_MAX], path[2 * NAME_LEN + 8];
 
 	format(c, c->planned, planned);
@@ -166,26 +173,28 @@ static void print_check(const char *from, const char *to, const struct check *c,
 	format(c, c->seen.high, high);
 	snprintf(path, sizeof(path), "%s -> %s", from, to);
 	printf("%-28s %-12s %14s %14s  [%s, %s]  %s%s%s\n", path, c->what, planned, seen, low, high,
-	       c->not_judged ? "not judged: " : c->ok ? "ok" : "OUT OF TOLERANCE", c->not_judged ? c->not_judged : "", more);
+	       c->not_judged ? "not judged: " : words[c->verdict], c->not_judged ? c->not_judged : "", more);
 }
 
 static json_t *check_json(const char *from, const char *to, const struct check *c)
 {
-	return json_pack("{s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:b,s:b,s:s?}", "from", from, "to", to, "what", c->what, "planned",
+	return json_pack("{s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:b,s:b,s:b,s:s?}", "from", from, "to", to, "what", c->what, "planned",
 			 c->planned, "measured", c->seen.value, "ci_low", c->seen.low, "ci_high", c->seen.high, "allowed_low", c->low,
-			 "allowed_high", c->high, "ok", c->ok, "judged", !c->not_judged, "not_judged", c->not_judged);
+			 "allowed_high", c->high, "ok", c->verdict == SHAPE_WITHIN, "undecided",
+			 c->verdict == SHAPE_UNDECIDED, "judged", !c->not_judged, "not_judged", c->not_judged);
 }
 
 struct verdict {
 	const struct options *o;
 	json_t *checks;
-	int n, bad;
+	int n, bad, undecided;
 };
 
 static void tell(struct verdict *v, const char *from, const char *to, const struct check *c, const char *more)
 {
 	v->n++;
-	v->bad += !c->ok;
+	v->bad += c->verdict == SHAPE_OUT;
+	v->undecided += c->verdict == SHAPE_UNDECIDED;
 	if (v->o->json)
 		json_array_append_new(v->checks, check_json(from, to, c));
 	else
@@ -193,11 +202,11 @@ static void tell(struct verdict *v, const char *from, const char *to, const stru
 }
 
 /* ---- one region ---- */
-static double udp_rate(const struct shape_path *p)
+static double udp_rate(const struct shape_path *p, const struct shape_file *f)
 {
 	if (!p)
 		return 0;
-	return p->link.rate_bps ? fmin(UDP_MAX_BPS, UDP_SHARE * (double)p->link.rate_bps) : UDP_MAX_BPS;
+	return p->link.rate_bps ? fmin(UDP_MAX_BPS, UDP_SHARE * part_of_rate(p, f)) : UDP_MAX_BPS;
 }
 
 static int rtt_samples(const struct shape_path *out, const struct shape_path *in)
@@ -216,7 +225,7 @@ static int verify_region(struct verdict *v, const struct shape_input *in, int re
 	const char *addr = f->regions[remote].probe;
 	const struct shape_probe p = { .addr = addr, .port = v->o->port, .rtt_samples = rtt_samples(paths[0], paths[1]),
 				       .connections = v->o->connections, .seconds = v->o->seconds,
-				       .udp_bps = { udp_rate(paths[0]), udp_rate(paths[1]) }, .udp_seconds = fmin(3, v->o->seconds) };
+				       .udp_bps = { udp_rate(paths[0], f), udp_rate(paths[1], f) }, .udp_seconds = fmin(3, v->o->seconds) };
 	struct shape_measured m;
 	struct check c;
 	char more[96];
@@ -239,6 +248,15 @@ static int verify_region(struct verdict *v, const struct shape_input *in, int re
 		tell(v, names[d], names[!d], &c, more);
 	}
 	return 0;
+}
+
+static void print_sum(const struct verdict *v)
+{
+	printf("%s: %d of %d checks are out of tolerance", v->bad ? "NOT AS PLANNED" : v->undecided ? "UNDECIDED" : "as planned",
+	       v->bad, v->n);
+	if (v->undecided)
+		printf(", %d undecided: measure longer (--seconds)", v->undecided);
+	putchar('\n');
 }
 
 static int find_only(const struct shape_input *in, const char *name, struct bace_err *e)
@@ -272,13 +290,14 @@ static int verify(const struct options *o, const struct shape_input *in)
 		return cmd_error(&cmd_shape_verify, rc == -EINVAL ? BACE_EXIT_INPUT : BACE_EXIT_FAILED, "%s", e.msg);
 	}
 	if (o->json)
-		shape_print_json(json_pack("{s:s,s:i,s:i,s:o}", "verdict", v.bad ? "out of tolerance" : "as planned", "checks_n", v.n,
-					   "out_of_tolerance", v.bad, "checks", v.checks));
+		shape_print_json(json_pack("{s:s,s:i,s:i,s:i,s:o}", "verdict", v.bad ? "out of tolerance" : v.undecided ? "undecided" :
+					   "as planned", "checks_n", v.n, "out_of_tolerance", v.bad, "undecided", v.undecided,
+					   "checks", v.checks));
 	else
-		printf("%s: %d of %d checks are out of tolerance\n", v.bad ? "NOT AS PLANNED" : "as planned", v.bad, v.n);
+		print_sum(&v);
 	if (!o->json)
 		json_decref(v.checks);
-	return v.bad ? BACE_EXIT_VERDICT : BACE_EXIT_OK;
+	return v.bad || v.undecided ? BACE_EXIT_VERDICT : BACE_EXIT_OK;
 }
 
 static void print_notes(const struct shape_spec *s)
@@ -322,9 +341,10 @@ const struct command cmd_shape_verify = {
 		 "\n"
 		 "From a host of this region to the `probe' of each other one, where `bace shape\n"
 		 "respond' runs: round-trip time, TCP goodput and UDP loss, both ways, with intervals.\n"
-		 "--host names the region's shaping host. Out of tolerance: the interval of the RTT's\n"
-		 "median is not within 1 % + 0.5 ms (+ half the jitter), that of the goodput not within F\n"
-		 "(0.02) of rate x MSS / frame, or the planned loss is not in the interval of the loss.",
+		 "--host names the region's shaping host. As planned: the interval of the RTT's median is\n"
+		 "within 1 % + 0.5 ms (+ half the jitter), that of the goodput within F (0.02) of rate x\n"
+		 "MSS / frame (of a host's part, in mode host), and the planned loss is in the interval of\n"
+		 "the loss. Undecided: the value is within, its interval is not. Exit 4 if not as planned.",
 	.run = run_verify,
 };
 

@@ -15,21 +15,7 @@
 struct args {
 	const char *experiment, *out, *oracle;
 	struct sweep_options o;
-	bool json;
 };
-
-static bool whole(const char *text, int lo, int hi, int *out)
-{
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (errno || end == text || *end || v < lo || v > hi)
-		return false;
-	*out = (int)v;
-	return true;
-}
 
 static bool shard(const char *text, struct sweep_options *o)
 {
@@ -40,7 +26,7 @@ static bool shard(const char *text, struct sweep_options *o)
 		return false;
 	memcpy(i, text, (size_t)(slash - text));
 	i[slash - text] = '\0';
-	return whole(slash + 1, 1, 1 << 20, &o->n_shards) && whole(i, 1, o->n_shards, &o->shard);
+	return bace_parse_int(slash + 1, 1, 1 << 20, &o->n_shards) && bace_parse_int(i, 1, o->n_shards, &o->shard);
 }
 
 static int parse_one(struct args *a, int c)
@@ -50,11 +36,11 @@ static int parse_one(struct args *a, int c)
 
 	switch (c) {
 	case 's':
-		if (!whole(optarg, 1, MAX_SEEDS, &a->o.n_seeds))
+		if (!bace_parse_int(optarg, 1, MAX_SEEDS, &a->o.n_seeds))
 			return cmd_misuse(&cmd_sim, "--seeds %s: must be 1 to %d", optarg, MAX_SEEDS);
 		break;
 	case 't':
-		if (!whole(optarg, 1, 4096, &a->o.n_threads))
+		if (!bace_parse_int(optarg, 1, 4096, &a->o.n_threads))
 			return cmd_misuse(&cmd_sim, "--threads %s: must be 1 to 4096", optarg);
 		break;
 	case 'i':
@@ -69,7 +55,6 @@ static int parse_one(struct args *a, int c)
 		break;
 	case 'O': a->oracle = optarg; break;
 	case 'r': a->o.resample = true; break;
-	case 'j': a->json = true; break;
 	case 'o': a->out = optarg; break;
 	default: return cmd_misuse(&cmd_sim, "bad options");
 	}
@@ -81,7 +66,7 @@ static int parse(struct args *a, int argc, char **argv)
 	static const struct option options[] = {
 		{ "seeds", 1, NULL, 's' }, { "threads", 1, NULL, 't' }, { "shard", 1, NULL, 'i' },
 		{ "poisson", 1, NULL, 'p' }, { "resample", 0, NULL, 'r' }, { "oracle", 1, NULL, 'O' },
-		{ "json", 0, NULL, 'j' }, { "output", 1, NULL, 'o' }, { 0 } };
+		{ "output", 1, NULL, 'o' }, { 0 } };
 	int c, rc = 0;
 
 	a->o.n_seeds = 1;
@@ -150,7 +135,7 @@ static int finish(const struct cmd_globals *g, const struct args *a, const struc
 		return cmd_error(&cmd_sim, BACE_EXIT_FAILED, "%s", e.msg);
 	if (s->n_shards)
 		return BACE_EXIT_OK;
-	return show(&cmd_sim, s, a->json || g->json);
+	return show(&cmd_sim, s, g->json);
 }
 
 static int run_sim(const struct cmd_globals *g, int argc, char **argv)
@@ -251,21 +236,17 @@ static int merge_files(int n, char **paths, struct sweep *s)
 
 static int run_merge(const struct cmd_globals *g, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "json", 0, NULL, 'j' }, { "output", 1, NULL, 'o' }, { 0 } };
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
 	struct sweep s = { 0 };
 	struct bace_err e = { 0 };
 	const char *out = NULL;
-	bool json = g->json;
 	int c, rc;
 
 	optind = 1;
 	while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
-		switch (c) {
-		case 'j': json = true; break;
-		case 'o': out = optarg; break;
-		default: return cmd_misuse(&cmd_merge, "bad options");
-		}
+		if (c != 'o')
+			return cmd_misuse(&cmd_merge, "bad options");
+		out = optarg;
 	}
 	if (optind == argc)
 		return cmd_misuse(&cmd_merge, "the files of all shards are needed");
@@ -275,7 +256,7 @@ static int run_merge(const struct cmd_globals *g, int argc, char **argv)
 	if (!rc) {
 		s.shard = s.n_shards = 0;
 		rc = out && sweep_write(&s, out, &e) ? cmd_error(&cmd_merge, BACE_EXIT_FAILED, "%s", e.msg) :
-						       show(&cmd_merge, &s, json);
+						       show(&cmd_merge, &s, g->json);
 	}
 	sweep_free(&s);
 	return rc;

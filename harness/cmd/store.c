@@ -96,9 +96,10 @@ static void print_gc(const struct cmd_globals *g, const struct gc_options *o, co
 
 		for (size_t i = 0; i < r->n; i++)
 			json_array_append_new(ids, json_string(r->ids[i]));
-		json_t *root = json_pack("{s:b, s:b, s:o, s:I, s:I}", "dry_run", o->dry_run, "timelines", o->timelines,
-					 "runs", ids, "bytes_before", (json_int_t)r->bytes_before, "bytes_after",
-					 (json_int_t)r->bytes_after);
+		json_t *root = json_pack("{s:b, s:b, s:o, s:I, s:I, s:b}", "dry_run", o->dry_run, "timelines",
+					 o->timelines, "runs", ids, "bytes_before", (json_int_t)r->bytes_before,
+					 "bytes_after", (json_int_t)r->bytes_after, "compact",
+					 !o->dry_run && !r->not_compact.errnum);
 		json_dumpf(root, stdout, JSON_INDENT(2));
 		putchar('\n');
 		json_decref(root);
@@ -131,8 +132,11 @@ static int gc(const struct cmd_globals *g, int argc, char **argv)
 	if (rc)
 		return stored_fail(&cmd_store, rc, &e);
 	print_gc(g, &o, &result);
+	rc = result.not_compact.errnum;
+	e = result.not_compact;
 	gc_result_free(&result);
-	return BACE_EXIT_OK;
+	return rc ? cmd_error(&cmd_store, BACE_EXIT_FAILED, "removed, but the space was not given back: %s", e.msg) :
+		    BACE_EXIT_OK;
 }
 
 static int run(const struct cmd_globals *g, int argc, char **argv)
@@ -158,6 +162,8 @@ const struct command cmd_store = {
 		 "check       every page, index and reference; rows a table. Status 1: damaged\n"
 		 "gc          removes the runs that all options mean, never one that is running,\n"
 		 "            and gives the space back; without options only the latter\n"
+		 "  --run        the only way for one that `bace runs' calls running?: its process\n"
+		 "               is in another container, and may be gone\n"
 		 "  --status     done, failed, interrupted or killed\n"
 		 "  --older      began longer ago than this, e.g. 30d\n"
 		 "  --timelines  only the operations of those runs, by far the most rows\n"

@@ -8,6 +8,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/json.h"
+
+void output_path(const char *key, const char *path)
+{
+	json_t *j = json_pack("{s:o}", key, json_text(path));
+
+	json_dumpf(j, stdout, 0);
+	putchar('\n');
+	json_decref(j);
+}
+
 int stored_fail(const struct command *c, int rc, const struct bace_err *e)
 {
 	switch (rc) {

@@ -24,6 +24,9 @@ void output_begin(const struct cmd_globals *g, struct output *o);
 /* 0, or -errno when what was written did not arrive. */
 int output_end(struct output *o);
 
+/* For machines: {"KEY": "PATH"}. */
+void output_path(const char *key, const char *path);
+
 /* Prints how the second run differs from the first; limit: a fraction, NaN none. */
 int diff_stored(const struct command *c, const struct cmd_globals *g, const char *first, const char *second,
 		const struct diff_options *o, double limit);

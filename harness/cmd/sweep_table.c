@@ -1,7 +1,7 @@
+#include "common/json.h"
 #include "harness/cmd/sweep_table.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,15 +284,10 @@ int sweep_print(const struct sweep *s, FILE *to, struct bace_err *err)
 
 /* ---- JSON ---- */
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *estimate_json(const struct estimate *e)
 {
-	return json_pack("{s:o, s:o, s:o, s:I}", "value", number(e->value), "lo", number(e->lo), "hi",
-			 number(e->hi), "n", (json_int_t)e->n);
+	return json_pack("{s:o, s:o, s:o, s:I}", "value", json_number(e->value), "lo", json_number(e->lo), "hi",
+			 json_number(e->hi), "n", (json_int_t)e->n);
 }
 
 static json_t *row_json(const struct sweep *s, int p, int o)

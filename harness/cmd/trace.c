@@ -35,7 +35,9 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	store_close(s);
 	if (rc)
 		return stored_fail(&cmd_trace, rc, &e);
-	if (!g->quiet && !g->json)
+	if (g->json)
+		output_path("trace", path);
+	else if (!g->quiet)
 		printf("trace: %s (open it in https://ui.perfetto.dev)\n", path);
 	return BACE_EXIT_OK;
 }

@@ -41,15 +41,8 @@ static void wrong(struct args *a, const char *fmt, ...)
 
 static void whole(struct args *a, const char *option, const char *text, int most, int *out)
 {
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (end == text || *end || errno || v < 1 || v > most)
+	if (!bace_parse_int(text, 1, most, out))
 		wrong(a, "%s %s: must be a whole number from 1 to %d", option, text, most);
-	else
-		*out = (int)v;
 }
 
 static void number(struct args *a, const char *option, const char *text, double least, double most, double *out)
@@ -76,11 +69,7 @@ static void duration(struct args *a, const char *option, const char *text, doubl
 
 static void seed(struct args *a, const char *text)
 {
-	char *end;
-
-	errno = 0;
-	a->shape.seed = strtoull(text, &end, 10);
-	if (end == text || *end || errno || *text == '-')
+	if (!bace_parse_whole(text, 0, UINT64_MAX, &a->shape.seed))
 		wrong(a, "--seed %s: must be a whole number, 0 to 2^64-1", text);
 }
 

@@ -92,6 +92,8 @@ static void on_trouble(struct watcher *w, struct host *h, const char *why)
 	cell_fail(r, SEVERITY_CAUSE, text);
 }
 
+static void prepare(struct cell_run *r);
+
 static void on_prepared(void *arg, struct host *h, const json_t *reply, const struct bace_err *err)
 {
 	struct cell_run *r = arg;
@@ -101,7 +103,7 @@ static void on_prepared(void *arg, struct host *h, const json_t *reply, const st
 	if (err)
 		cell_fail(r, SEVERITY_CAUSE, err->msg);
 	else if (--r->waiting == 0)
-		enter(r, PHASE_LAUNCH);
+		prepare(r);	/* another may have lost its plan meanwhile */
 }
 
 /* All needed hosts there, and their plans in force. */

@@ -12,7 +12,7 @@ struct cell_rank {
 	int first_stage;
 	int n_listening, n_ports;	/* ports wanted, ports reported */
 	bool launched, ready, done, exited;
-	int64_t started_ns;		/* on our clock */
+	int64_t go_ns, late_ns;		/* told to start, on its clock; and started so much later */
 	int64_t lateness_p99_ns;
 };
 

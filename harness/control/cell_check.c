@@ -19,6 +19,9 @@
 #define HOLD_TOLERANCE 0.03
 #define HOLD_TOLERANCE_NS 500000
 
+#define BARRIER_NS 5000000
+#define BARRIER_OF_STEP 0.05
+
 static const struct shape_stat *class_of(const struct shape_stats *s, int region)
 {
 	for (int i = 0; i < s->n; i++)
@@ -87,6 +90,36 @@ static bool rate_limited(const struct cell_run *r, int src, int dst)
 	return false;
 }
 
+static bool is_delayed(const struct shape_link *k)
+{
+	return k->latency_ns || k->jitter_ns || k->loss > 0;
+}
+
+/* A delay that nothing passed through was not there: its rule was gone, or the
+ * traffic came another way. */
+static void check_delayed(struct cell_run *r, const struct tb_link_check *l)
+{
+	bool planned = false, passed = false;
+
+	for (int i = 0; i < r->c->n_hosts && l->wire_bytes; i++) {
+		const struct host *h = &r->c->hosts[i];
+		const struct shape_stat *a = class_of(&r->stats[READ_BEFORE][i], l->src);
+		const struct shape_stat *b = class_of(&r->stats[READ_AFTER][i], l->src);
+
+		for (int k = 0; h->spec->region == l->dst && a && b && k < h->spec->shape.n_links; k++) {
+			const struct shape_link *s = &h->spec->shape.links[k];
+
+			if (s->region != l->src || h->spec->shape.delay == DELAY_NONE || !is_delayed(s))
+				continue;
+			planned = true;
+			passed |= a->delay_packets != b->delay_packets;
+		}
+	}
+	if (planned && !passed)
+		cell_invalid(r, SEVERITY_CAUSE, "%s to %s: nothing passed through its delay", region_name(r, l->src),
+			     region_name(r, l->dst));
+}
+
 static void check_link(struct cell_run *r, struct tb_link_check *l, int flows)
 {
 	double slack = TOLERANCE * (double)l->wire_bytes + (double)flows * UNCOUNTED_PER_FLOW;
@@ -131,6 +164,7 @@ static int check_links(struct cell_run *r, struct bace_err *e)
 	for (int i = 0; i < out->n_links; i++) {
 		out->links[i].wire_bytes += cell_probe_bytes(r, out->links[i].src, out->links[i].dst);
 		check_link(r, &out->links[i], flows[i]);
+		check_delayed(r, &out->links[i]);
 	}
 	return 0;
 }
@@ -239,6 +273,22 @@ static void check_holds(struct cell_run *r, int job)
 			     late / n / 1e6, HOLD_TOLERANCE * slot / 1e6);
 }
 
+/* Without a warm-up the first step is measured from where the first rank began. */
+static void check_barrier(struct cell_run *r)
+{
+	int64_t shortest = INT64_MAX, spread = r->out->barrier_spread_ns;
+
+	for (int i = 0; i < r->out->n_steps; i++) {
+		const struct tb_step *s = &r->out->steps[i];
+
+		if (s->step >= 0 && s->end_ns - s->start_ns < shortest)
+			shortest = s->end_ns - s->start_ns;
+	}
+	if (!r->cell->warmup_steps && spread > BARRIER_NS && (double)spread > BARRIER_OF_STEP * (double)shortest)
+		cell_invalid(r, SEVERITY_CONSEQUENCE, "the ranks did not begin together: the last was late by %.1f ms; the "
+			     "machine is overloaded", (double)spread / 1e6);
+}
+
 int cell_check(struct cell_run *r, struct bace_err *e)
 {
 	int rc;
@@ -251,6 +301,7 @@ int cell_check(struct cell_run *r, struct bace_err *e)
 		if (cell_reads(r, &r->c->hosts[i]))
 			check_delay(r, &r->c->hosts[i]);
 	check_compute(r);
+	check_barrier(r);
 	for (int j = 0; j < r->cell->n_jobs; j++)
 		if (!r->cell->jobs[j].overlap)
 			check_holds(r, j);

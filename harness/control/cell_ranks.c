@@ -78,7 +78,7 @@ static void rank_event(struct proc *p, const char *event, const json_t *line)
 		cell_advance(r);
 }
 
-static void rank_gone(struct proc *p, const char *why)
+static void rank_gone(struct proc *p, const char *why, int status)
 {
 	struct cell_rank *k = p->owner;
 	char text[300];
@@ -92,7 +92,7 @@ static void rank_gone(struct proc *p, const char *why)
 	if (!why)
 		snprintf(text, sizeof(text), "%s: ended before it was done", p->what);
 	/* An error of its own was reported before, in its own words. */
-	cell_fail(k->run, strstr(text, "ended with status 1") ? SEVERITY_CONSEQUENCE : SEVERITY_CAUSE, text);
+	cell_fail(k->run, status == 1 ? SEVERITY_CONSEQUENCE : SEVERITY_CAUSE, text);
 }
 
 static void rank_failed(struct proc *p, const char *why)
@@ -126,9 +126,12 @@ void cell_go(struct cell_run *r)
 	int64_t at = bace_mono_ns() + BARRIER_LEAD_NS;
 	struct bace_err e = { 0 };
 
-	for (int i = 0; i < r->n_ranks && r->phase == PHASE_RUN; i++)
-		proc_tell(&r->ranks[i].proc, json_pack("{s:s,s:I}", "cmd", "go", "at_ns",
-			  (json_int_t)(at + r->ranks[i].proc.host->offset_ns)));
+	for (int i = 0; i < r->n_ranks && r->phase == PHASE_RUN; i++) {
+		struct cell_rank *k = &r->ranks[i];
+
+		k->go_ns = at + k->proc.host->offset_ns;
+		proc_tell(&k->proc, json_pack("{s:s,s:I}", "cmd", "go", "at_ns", (json_int_t)k->go_ns));
+	}
 	if (r->phase == PHASE_RUN && (cell_traces_start(r, at, &e) || cell_script_start(r, at, &e)))
 		cell_fail(r, SEVERITY_CAUSE, e.msg);
 }

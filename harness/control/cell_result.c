@@ -78,10 +78,14 @@ static int take_steps(struct cell_run *r, struct cell_rank *k, const json_t *a, 
 	return 0;
 }
 
-static bool known_op(const struct tb_job *j, json_int_t kind, json_int_t micro_batch)
+static bool known_op(const struct tb_job *j, json_int_t stage, json_int_t kind, json_int_t micro_batch)
 {
 	if (kind == TB_RECV_REDUCE)
 		return j->rings && micro_batch >= 0 && micro_batch < 2 * (j->replicas - 1);
+	/* Only interleaved has a hop into the first stage, and one back into the last. */
+	if (tb_hops(j) < j->n_stages && ((kind == TB_RECV_ACTIVATION && !stage) ||
+					 (kind == TB_RECV_GRADIENT && stage == j->n_stages - 1)))
+		return false;
 	return kind >= TB_FORWARD && kind <= TB_RECV_GRADIENT && micro_batch >= 0 && micro_batch < j->micro_batches;
 }
 
@@ -94,7 +98,7 @@ static int take_ops(struct cell_run *r, struct cell_rank *k, const json_t *a, st
 		int64_t off = k->proc.host->offset_ns;
 
 		if (!read_row(json_array_get(a, i), v, 7) || !own_stage(r, k, v[0]) || !known_step(r, v[1]) ||
-		    !known_op(&r->cell->jobs[k->job], v[3], v[2]))
+		    !known_op(&r->cell->jobs[k->job], v[0], v[3], v[2]))
 			return malformed(k, "operation", i, e);
 		if (BACE_PUSH(r->out->ops, n, r->cap_ops, ((struct tb_op){ .job = k->job,
 			.stage = (int32_t)v[0], .step = (int32_t)v[1], .micro_batch = (int32_t)v[2],
@@ -166,13 +170,15 @@ int cell_take_done(struct cell_run *r, struct cell_rank *k, const json_t *line, 
 	json_t *steps, *ops, *flows;
 	int rc;
 
-	k->started_ns = wire_read_int(&rd, "started_ns", 0, INT64_MAX) - k->proc.host->offset_ns;
+	k->late_ns = wire_read_int(&rd, "started_ns", 0, INT64_MAX) - k->go_ns;
 	k->lateness_p99_ns = wire_read_int(&rd, "lateness_p99_ns", INT64_MIN, INT64_MAX);
 	steps = wire_read_array(&rd, "steps", SIZE_MAX);
 	ops = wire_read_array(&rd, "ops", INT32_MAX);
 	flows = wire_read_array(&rd, "flows", INT32_MAX);
 	if (rd.rc)
 		return rd.rc;
+	if (k->late_ns < 0)
+		return bace_fail(e, EPROTO, "%s: started %.1f ms before it was to", k->proc.what, (double)-k->late_ns / 1e6);
 	rc = take_steps(r, k, steps, e);
 	if (!rc)
 		rc = take_ops(r, k, ops, e);
@@ -202,8 +208,8 @@ int cell_finish_steps(struct cell_run *r, struct bace_err *e)
 
 		if (!k->done)
 			return bace_fail(e, ENODATA, "%s: never reported", k->proc.what);
-		first = k->started_ns < first ? k->started_ns : first;
-		last = k->started_ns > last ? k->started_ns : last;
+		first = k->late_ns < first ? k->late_ns : first;
+		last = k->late_ns > last ? k->late_ns : last;
 		if (k->lateness_p99_ns > r->out->lateness_p99_ns)
 			r->out->lateness_p99_ns = k->lateness_p99_ns;
 	}

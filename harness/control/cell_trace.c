@@ -59,14 +59,15 @@ static void send_trace(struct cell_run *r, struct host *h, struct wire_trace hea
 	}
 }
 
-static int play(struct cell_run *r, const struct tb_trace *t, int at, int other, unsigned sets, int64_t start_real_ns)
+static int play(struct cell_run *r, const struct tb_trace *t, int at, int other, unsigned sets, int64_t at_ns)
 {
 	struct shape_trace part;
 	int rc = part_of(&t->points, sets, &part);
 
 	for (int i = 0; !rc && part.n && i < r->c->n_hosts; i++) {
 		struct host *h = &r->c->hosts[i];
-		const struct wire_trace head = { .region = (uint16_t)other, .loop = t->loop, .start_real_ns = start_real_ns };
+		const struct wire_trace head = { .region = (uint16_t)other, .loop = t->loop,
+						 .start_mono_ns = at_ns + h->offset_ns };
 
 		if (shapes(h, at, other) && host_ready(h) && cell_reads(r, h))
 			send_trace(r, h, head, &part);
@@ -77,13 +78,11 @@ static int play(struct cell_run *r, const struct tb_trace *t, int at, int other,
 
 int cell_traces_start(struct cell_run *r, int64_t at_ns, struct bace_err *e)
 {
-	int64_t start = bace_wall_ns() + (at_ns - bace_mono_ns());
-
 	for (int i = 0; i < r->c->n_traces; i++) {
 		const struct tb_trace *t = &r->c->traces[i];
 
-		if (play(r, t, t->src, t->dst, SHAPE_SET_RATE, start) ||
-		    play(r, t, t->dst, t->src, SHAPE_SET_LATENCY | SHAPE_SET_LOSS, start))
+		if (play(r, t, t->src, t->dst, SHAPE_SET_RATE, at_ns) ||
+		    play(r, t, t->dst, t->src, SHAPE_SET_LATENCY | SHAPE_SET_LOSS, at_ns))
 			return bace_fail(e, ENOMEM, "trace: out of memory");
 	}
 	return 0;
@@ -111,14 +110,10 @@ bool cell_trace_loses(const struct cell_run *r, const struct host *h)
 	return false;
 }
 
-static void ignore(void *arg, struct host *h, const json_t *reply, const struct bace_err *err)
-{
-}
-
 /* A plan ends the traces and puts back what they changed. */
 void cell_traces_end(struct cell_run *r)
 {
 	for (int i = 0; i < r->c->n_hosts; i++)
 		if (host_ready(&r->c->hosts[i]) && plays(r, &r->c->hosts[i]))
-			host_plan(&r->c->hosts[i], ignore, NULL);
+			host_put_back(&r->c->hosts[i]);
 }

@@ -10,16 +10,28 @@
 #define LATER_GAP_MS 10000		/* clocks of two machines drift */
 #define CLOCK_ANSWER_S 5.0
 
+/* Two machines' clocks by 10 ppm, since the best exchange. */
+static int64_t drift_ns(const struct host_clock *k, int64_t now_ns)
+{
+	return now_ns > k->best_at_ns ? (now_ns - k->best_at_ns) / 100000 : 0;
+}
+
+int64_t clock_uncertainty_ns(const struct host_clock *k, int64_t now_ns)
+{
+	return k->same_kernel ? 0 : k->n ? k->rtt_ns / 2 + drift_ns(k, now_ns) : INT64_MAX;
+}
+
 bool clock_take(struct host_clock *k, int64_t sent_ns, int64_t remote_ns, int64_t received_ns)
 {
 	int64_t rtt = received_ns - sent_ns;
 
 	if (rtt < 0)
 		return false;
-	/* A drift of 10 ppm makes an old best worse than its round trip says. */
-	if (k->n++ && rtt > k->rtt_ns + (k->n > FIRST_EXCHANGES ? LATER_GAP_MS * 10000 / 1000 : 0))
+	/* Half of a round trip is what is uncertain, and an old best has drifted. */
+	if (k->n++ && rtt > k->rtt_ns + 2 * drift_ns(k, received_ns))
 		return false;
 	k->rtt_ns = rtt;
+	k->best_at_ns = received_ns;
 	k->offset_ns = remote_ns - (sent_ns + rtt / 2);
 	return true;
 }
@@ -32,8 +44,14 @@ static void on_exchange(void *arg, struct host *h, const json_t *reply, const st
 	int gap_ms = k->n + 1 < FIRST_EXCHANGES ? FIRST_GAP_MS : LATER_GAP_MS;
 	struct timeval tv = { .tv_sec = gap_ms / 1000, .tv_usec = gap_ms % 1000 * 1000 };
 
-	if (err || !json_is_integer(at) || !k->timer)
+	if (!k->timer)
 		return;
+	if (err || !json_is_integer(at)) {
+		/* The next one may be answered. */
+		if (host_ready(h))
+			event_add(k->timer, &(struct timeval){ .tv_sec = LATER_GAP_MS / 1000 });
+		return;
+	}
 	if (clock_take(k, k->sent_ns, json_integer_value(at), now) && !k->same_kernel)
 		h->offset_ns = k->offset_ns;
 	/* The same kernel needs no more than a first look, for the record. */
@@ -72,10 +90,11 @@ void clock_stop(struct host *h)
 json_t *clock_describe(const struct host *h)
 {
 	const struct host_clock *k = &h->clock;
+	int64_t uncertain_ns = clock_uncertainty_ns(k, bace_mono_ns());
 
 	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:i}", "source",
 		k->same_kernel ? "same kernel: one clock" : k->n ? "least round trip" : "not measured yet",
 		"offset_ns", (json_int_t)h->offset_ns, "uncertainty_ns",
-		(json_int_t)(k->same_kernel ? 0 : k->rtt_ns / 2), "measured_offset_ns", (json_int_t)k->offset_ns,
+		(json_int_t)uncertain_ns, "measured_offset_ns", (json_int_t)k->offset_ns,
 		"measured_rtt_ns", (json_int_t)k->rtt_ns, "exchanges", k->n);
 }

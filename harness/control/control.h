@@ -195,7 +195,9 @@ struct tb_link_check {		/* one directed region pair with traffic in this cell */
 	bool valid;		/* differ by no more than 2 % */
 };
 
-struct tb_energy {		/* measured, of one counter, over the steps of the cell */
+/* Measured, of one counter: from before the ranks are let go to after the last one
+ * ended, warm-up included. */
+struct tb_energy {
 	char host[NAME_LEN];
 	char source[8], device[64];	/* "nvml" "GPU 0", "rapl" "intel-rapl:0 package-0" */
 	double seconds, energy_j;
@@ -214,7 +216,7 @@ struct tb_result {
 	struct tb_flow_step *flow_steps;
 	int n_links;
 	struct tb_link_check *links;
-	int64_t barrier_spread_ns;	/* first to last rank's start */
+	int64_t barrier_spread_ns;	/* first to last rank's start; 0: all began when they were told to */
 	int64_t lateness_p99_ns;	/* of timed compute, worst worker */
 	int64_t delay_lateness_p99_ns;	/* of the delay lines, worst gateway */
 	struct tb_log log;		/* of the script */
@@ -247,8 +249,8 @@ struct controller_config {
 	const uint8_t *master_key;	/* WIRE_KEY_BYTES */
 	const struct tb_topology *topo;	/* borrowed */
 	double heartbeat_dead_s;	/* 3 */
-	/* Asked all the time while a cell runs, by who called controller_run: true
-	 * ends the cell. May be NULL. */
+	/* Asked all the time by who called controller_run, _verify or _look: true
+	 * ends the cell, the verify or the look. May be NULL. */
 	bool (*cancelled)(void *arg);
 	void *cancel_arg;
 };
@@ -266,7 +268,8 @@ void controller_traces(struct controller *c, int n, const struct tb_trace *v);
  * -ECANCELED: see controller_config. */
 int controller_run(struct controller *c, const struct tb_cell *cell, struct tb_result *out,
 		   struct bace_err *e);
-/* Measures the directed pairs, in rounds in which each host takes part once. */
+/* Measures the directed pairs, in rounds in which each host takes part once.
+ * -ECANCELED: see controller_config. */
 int controller_verify(struct controller *c, int n, struct tb_verify *pairs, double goodput_s,
 		      struct bace_err *e);
 /* Runs a script with nothing else running. */
@@ -275,8 +278,9 @@ int controller_script(struct controller *c, const struct tb_script *s, struct tb
 int controller_monitor(struct controller *c, const struct tb_monitor *m, struct bace_err *e);
 /* out[n_regions * n_regions], [src * n_regions + dst]. */
 int controller_view(struct controller *c, struct tb_view_link *out, struct bace_err *e);
-/* Has every agent probe all links for so long, and says what came of it.
- * out[n_regions * n_regions], as controller_view's. */
+/* Has every agent probe all links for so long, and says what came of that: not
+ * known is what no probe of this look crossed. out[n_regions * n_regions], as
+ * controller_view's, without used_bps. -ECANCELED: see controller_config. */
 int controller_look(struct controller *c, double seconds, struct tb_view_link *out, struct bace_err *e);
 /* malloc'd JSON: per host kernel, versions, sysctls that matter. */
 int controller_inventory(struct controller *c, char **json, struct bace_err *e);

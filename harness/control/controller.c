@@ -49,8 +49,10 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 		return;
 	while ((t = take_task(c, &quit, &cancel)))
 		t->start(c, t);
-	if (cancel)
+	if (cancel) {
 		cell_cancel(c);
+		verify_cancel(c);
+	}
 	if (quit)
 		event_base_loopbreak(c->base);
 }
@@ -77,6 +79,18 @@ static void wait_a_moment(struct controller *c)
 		c->cancel = true;
 		wake(c);
 	}
+}
+
+bool controller_cancelled(struct controller *c)
+{
+	bool cancel;
+
+	pthread_mutex_lock(&c->lock);
+	if (!c->cancel && c->cfg.cancelled && c->cfg.cancelled(c->cfg.cancel_arg))
+		c->cancel = true;
+	cancel = c->cancel;
+	pthread_mutex_unlock(&c->lock);
+	return cancel;
 }
 
 /* The task ends by itself: all that it waits for in the loop has a time-out. */

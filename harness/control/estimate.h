@@ -18,9 +18,14 @@
 struct estimate {
 	bool known, lower_bound;
 	double rate_bps;
-	double error_bps;		/* half the spread of what it rests on; 0: one sample */
+	/* Half the spread of what it rests on, 0: one sample; probe: the standard error
+	 * of the last train. */
+	double error_bps;
 	int64_t at_ns;			/* when it last rested on something new */
 };
+/* Did more pass than an exact estimate and its error allow? Not what a token bucket
+ * lets through at once after a pause. */
+bool estimate_exceeds(double passed_bps, double rate_bps, double error_bps);
 
 struct estimate_ring {			/* the last few rates */
 	int n, next;

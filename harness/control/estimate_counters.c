@@ -44,6 +44,21 @@ static void busy_sample(struct estimate_counters *c, double rate)
 	c->e.lower_bound = false;
 }
 
+#define AT_ONCE 0.05		/* a bucket of 0.25 ms after a pause, in a period of 10 ms: 2.5 % */
+
+bool estimate_exceeds(double passed_bps, double rate_bps, double error_bps)
+{
+	return passed_bps > rate_bps + error_bps && passed_bps > (1 + AT_ONCE) * rate_bps;
+}
+
+/* More passed than it was thought to carry. */
+static bool is_more(const struct estimate *e, double rate)
+{
+	if (!e->known || e->lower_bound)
+		return !e->known || rate > e->rate_bps;
+	return estimate_exceeds(rate, e->rate_bps, e->error_bps);
+}
+
 bool estimate_counters(struct estimate_counters *c, int64_t at_ns, uint64_t bytes, uint64_t backlog)
 {
 	double seconds = (double)(at_ns - c->last_ns) / 1e9, rate;
@@ -61,8 +76,7 @@ bool estimate_counters(struct estimate_counters *c, int64_t at_ns, uint64_t byte
 	c->used_bps = rate;
 	if (busy && rate > 0) {
 		busy_sample(c, rate);
-	} else if (rate > 0 && (!c->e.known || rate > c->e.rate_bps)) {
-		/* More passed than it was thought to carry. */
+	} else if (rate > 0 && is_more(&c->e, rate)) {
 		c->ring = (struct estimate_ring){ 0 };
 		c->e.rate_bps = rate;
 		c->e.error_bps = 0;

@@ -129,6 +129,8 @@ void host_request(struct host *h, json_t *msg, double timeout_s, reply_fn fn, vo
 		/* Nothing that could call back later: the one case that does so now. */
 		struct bace_err e = { 0 };
 
+		if (r && r->timer)
+			event_free(r->timer);
 		free(r);
 		json_decref(msg);
 		bace_fail(&e, ENOMEM, "%s: out of memory", h->spec->name);

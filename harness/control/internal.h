@@ -21,6 +21,7 @@ struct host_monitor;
 struct divider;
 struct script_run;
 struct cell_run;
+struct verify_run;
 
 /* ---- tasks: what a caller waits for ---- */
 struct task {
@@ -35,8 +36,12 @@ void task_finish(struct controller *c, struct task *t, int rc);
 /* From the caller's thread: runs it and waits. */
 int task_run(struct controller *c, struct task *t, struct bace_err *e);
 
-/* ---- cell.c ---- */
+/* From the caller's thread: is all to end? */
+bool controller_cancelled(struct controller *c);
+
+/* ---- cell.c, verify.c: what of it runs, ends ---- */
 void cell_cancel(struct controller *c);
+void verify_cancel(struct controller *c);
 
 /* ---- hosts ---- */
 
@@ -59,7 +64,8 @@ struct host_clock {
 	bool same_kernel;		/* the very same clock: offset 0 by definition */
 	int n;				/* exchanges so far */
 	int64_t sent_ns;
-	int64_t rtt_ns, offset_ns;	/* of the best; uncertain by rtt / 2 */
+	int64_t rtt_ns, offset_ns;	/* of the best */
+	int64_t best_at_ns;
 	struct event *timer;
 };
 
@@ -92,8 +98,9 @@ struct controller {
 	pthread_cond_t finished;
 	struct task *tasks, **last_task;
 	bool quit;
-	bool cancel;			/* the cell that runs is to end */
+	bool cancel;			/* the cell, or the verify, that runs is to end */
 	struct cell_run *cell;
+	struct verify_run *verify;
 	char boot_id[64];
 	int n_hosts;
 	struct host *hosts;
@@ -105,6 +112,7 @@ struct controller {
 	struct script_run *script;	/* the one that runs */
 	struct divider *divider;
 	uint64_t probe_token;
+	int period_ms[TB_SOURCES];	/* of the monitoring that was last turned on */
 	int n_traces;
 	const struct tb_trace *traces;
 };
@@ -142,6 +150,8 @@ int hosts_missing(struct controller *c, const bool *wanted, char *text, size_t c
 
 /* ---- plan.c ---- */
 void host_plan(struct host *h, reply_fn fn, void *arg);
+/* Plans it anew, with nobody waiting: a failure is trouble. */
+void host_put_back(struct host *h);
 
 const struct shape_spec *host_shape(const struct host *h);
 
@@ -151,6 +161,9 @@ void clock_stop(struct host *h);
 json_t *clock_describe(const struct host *h);
 /* Takes one exchange in; true: it is the best so far. Pure. */
 bool clock_take(struct host_clock *k, int64_t sent_ns, int64_t remote_ns, int64_t received_ns);
+/* By how much the offset may be wrong by now: half of the round trip, and drift.
+ * INT64_MAX: never measured. */
+int64_t clock_uncertainty_ns(const struct host_clock *k, int64_t now_ns);
 
 /* ---- monitor.c: samples in, estimates out ---- */
 int monitors_init(struct controller *c, struct bace_err *e);
@@ -180,8 +193,9 @@ void script_note(struct controller *c, int src, int dst, enum tb_method method, 
 struct proc_ops {
 	void (*on_launched)(struct proc *p, const json_t *answer);
 	void (*on_event)(struct proc *p, const char *event, const json_t *line);
-	/* why NULL: it ended with status 0. Not called for one that never ran. */
-	void (*on_gone)(struct proc *p, const char *why);
+	/* why NULL: it ended with status 0; status: how it ended by itself, else -1.
+	 * Not called for one that never ran. */
+	void (*on_gone)(struct proc *p, const char *why, int status);
 	/* Could not be launched, or broke the protocol. */
 	void (*on_failed)(struct proc *p, const char *why);
 };

@@ -333,6 +333,8 @@ json_t *monitor_request(struct host *h, const struct tb_monitor *m, bool on)
 		if (w.period_ms[i])
 			json_object_set_new(sources, source_names[i], json_integer(w.period_ms[i]));
 	h->classes_sampled = w.period_ms[TB_SRC_CLASS] > 0;
+	if (on)
+		memcpy(h->c->period_ms, m->period_ms, sizeof(h->c->period_ms));
 	return json_pack("{s:s,s:o,s:i,s:s,s:s,s:I,s:i,s:o}", "type", "sample", "sources", sources, "push_ms",
 		w.push_ms, "class_dev", h->spec->shape.egress, "probe_listen", listens ? h->spec->addr : "",
 		"token", (json_int_t)h->c->probe_token, "probe_packets",

@@ -28,8 +28,11 @@ struct host_monitor {
 };
 
 /* ---- view.c ---- */
-/* One method's estimate of one link, over all hosts of the region; false: none. */
+/* One method's estimate of one link, over all hosts of the region whose own are of
+ * about the same time as the newest; as old as the oldest of these. false: none. */
 bool view_of_method(const struct controller *c, int src, int dst, enum tb_method m, struct tb_view_link *out);
+/* Is a, which is known, to be believed before b? */
+bool view_better(const struct tb_view_link *a, const struct tb_view_link *b);
 bool monitor_keep(struct host_monitor *m, const char *source, int64_t at_ns, const char *rows);
 json_t *monitor_describe(const struct host_monitor *m);
 

@@ -79,6 +79,18 @@ void host_plan(struct host *h, reply_fn fn, void *arg)
 		     ANSWER_S, fn, arg);
 }
 
+/* What is not put back would be in force in the next cell. */
+static void on_put_back(void *arg, struct host *h, const json_t *reply, const struct bace_err *err)
+{
+	if (err && host_ready(h))
+		host_trouble(h, err->msg);
+}
+
+void host_put_back(struct host *h)
+{
+	host_plan(h, on_put_back, NULL);
+}
+
 struct planning {
 	struct task task;
 	struct controller *c;

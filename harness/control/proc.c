@@ -141,7 +141,7 @@ void procs_output(struct host *h, const json_t *msg)
 		failed(p, "wrote a line that is too long");
 }
 
-static void gone(struct proc *p, const char *why)
+static void gone(struct proc *p, const char *why, int status)
 {
 	char text[900];
 
@@ -150,7 +150,7 @@ static void gone(struct proc *p, const char *why)
 	p->gone = true;
 	if (why)
 		snprintf(text, sizeof(text), "%s: %s", p->what, why);
-	p->ops->on_gone(p, why ? text : NULL);
+	p->ops->on_gone(p, why ? text : NULL, status);
 }
 
 /* The last line of what a process wrote to its standard error. */
@@ -180,7 +180,7 @@ void procs_exit(struct host *h, const json_t *msg)
 	if (r.rc || !p)
 		return;
 	if (!status) {
-		gone(p, NULL);
+		gone(p, NULL, 0);
 		return;
 	}
 	if (sig)
@@ -188,7 +188,7 @@ void procs_exit(struct host *h, const json_t *msg)
 	else
 		snprintf(why, sizeof(why), "ended with status %d%s%s", status, tail && *tail ? ": " : "",
 			 tail ? last_line(tail) : "");
-	gone(p, why);
+	gone(p, why, sig ? -1 : status);
 }
 
 void procs_host_lost(struct host *h, const char *why)
@@ -200,6 +200,6 @@ void procs_host_lost(struct host *h, const char *why)
 		for (p = h->c->procs; p && (p->host != h || p->gone); p = p->next)
 			;
 		if (p)
-			gone(p, why);
+			gone(p, why, -1);
 	} while (p);
 }

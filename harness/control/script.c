@@ -295,13 +295,15 @@ void script_cancel(struct controller *c)
 	for (int i = 0; i < c->n_hosts; i++) {
 		struct host *h = &c->hosts[i];
 
+		bool changed = h->now.n_links > 0;
+
+		/* Also of one that is gone: it would come back to the changed rates. */
+		forget_now(h);
 		if (!host_ready(h))
 			continue;
 		host_request(h, monitor_request(h, &off, false), ANSWER_S, ignore, NULL);
-		if (!h->now.n_links)
-			continue;
-		forget_now(h);
-		host_plan(h, ignore, NULL);
+		if (changed)
+			host_put_back(h);
 	}
 	script_free(r);
 }

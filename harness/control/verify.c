@@ -58,6 +58,16 @@ static void pair_failed(struct pair_run *p, const char *why)
 	begin_end(r);
 }
 
+void verify_cancel(struct controller *c)
+{
+	struct verify_run *r = c->verify;
+
+	if (!r || r->task.e.errnum == ECANCELED)
+		return;
+	bace_fail(&r->task.e, ECANCELED, "interrupted");
+	begin_end(r);
+}
+
 static void on_pair_timer(evutil_socket_t fd, short what, void *arg)
 {
 	pair_failed(arg, "no result in time");
@@ -73,6 +83,7 @@ static void verify_over(struct verify_run *r)
 		proc_forget(&r->runs[i].client);
 	}
 	event_free(r->end);
+	r->c->verify = NULL;
 	task_finish(r->c, &r->task, -r->task.e.errnum);
 }
 
@@ -185,7 +196,7 @@ static void probe_event(struct proc *proc, const char *event, const json_t *line
 		pair_failed(p, !strcmp(event, "error") && text ? text : "a probe said something unexpected");
 }
 
-static void probe_gone(struct proc *proc, const char *why)
+static void probe_gone(struct proc *proc, const char *why, int status)
 {
 	struct pair_run *p = proc->owner;
 
@@ -280,6 +291,7 @@ static void start_verify(struct controller *c, struct task *t)
 		task_finish(c, t, bace_fail(&t->e, ENOMEM, "verify: out of memory"));
 		return;
 	}
+	c->verify = r;
 	if (!r->n || t->e.errnum)
 		begin_end(r);
 	else

@@ -122,10 +122,6 @@ int lab_find_program(const char *self, const char *name, char path[4096], struct
 
 /* Entry points of the re-executed bace (hidden subcommands). They return an
  * exit status. */
-/* Directory and file of a program of this project: beside `self`, or, when not
- * installed, in the build tree that self belongs to. */
-int lab_find_program(const char *self, const char *name, char path[4096], struct bace_err *e);
-
 int lab_inner_main(int argc, char **argv);	/* PID 1 of the lab's namespaces */
 int lab_uml_main(int argc, char **argv);	/* PID 1 around User-Mode Linux */
 int lab_guest_main(int argc, char **argv);	/* init inside User-Mode Linux */

@@ -143,7 +143,7 @@ static void set_prefixes(const struct cluster *c, int region, bool real, struct 
 	const struct region *r = &c->regions[region];
 
 	l->n_prefixes = real ? r->n_prefixes : 1;
-	memcpy(l->prefixes, r->prefixes, sizeof(l->prefixes));
+	memcpy(l->prefixes, r->prefixes, (size_t)r->n_prefixes * sizeof(*r->prefixes));
 	if (!real)
 		l->prefixes[0] = (struct shape_prefix){
 			.family = AF_INET, .len = 16, .addr = { 10, (uint8_t)(16 + region) } };

@@ -150,7 +150,9 @@ void sandbox_end(struct sandbox *s, double grace_s)
 		usleep(2000);
 	if (s->pid > 0 && !gone) {
 		kill(s->pid, SIGKILL);
-		waitpid(s->pid, NULL, 0);
+		/* A second Ctrl-C does not make it end sooner. */
+		while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+			;
 	}
 	s->pid = -1;
 	bace_cleanup_close(&s->from);

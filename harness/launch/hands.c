@@ -143,7 +143,9 @@ static void listen_to(struct hand *d)
 			continue;
 		if (n < 0)
 			return;
-		bace_log(BACE_DEBUG, "launch", "%s: %.*s", d->host->name, (int)strcspn(buf, "\n"), buf);
+		const char *nl = memchr(buf, '\n', (size_t)n);
+
+		bace_log(BACE_DEBUG, "launch", "%s: %.*s", d->host->name, (int)(nl ? nl - buf : n), buf);
 		size_t keep = (size_t)n < WORDS ? (size_t)n : WORDS;
 
 		if (d->n_words + keep > WORDS) {

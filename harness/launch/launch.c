@@ -1,6 +1,7 @@
 #include "harness/launch/launch.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ int launch_check(const struct launch_options *o, const struct cluster *c, struct
 		return bace_fail(e, EINVAL, "--launcher %s: --controller ADDR:PORT and --key FILE are needed too",
 				 l->name);
 	rc = wire_key_load(o->key_path, master, e);
-	memset(master, 0, sizeof(master));
+	OPENSSL_cleanse(master, sizeof(master));
 	if (rc)
 		return rc == -ENOMEM ? rc : -EINVAL;
 	return l->check ? l->check(o, c, e) : 0;

@@ -65,6 +65,14 @@ int oracle_event_sim_ops(struct oracle *o, const struct moment *m, int which,
 			 void (*on_op)(void *arg, const struct predicted_op *op), void *arg,
 			 struct bace_err *err);
 
+/* Boundary i of a path: between parts i and i + 1; the last one, where the
+ * schedule wraps (interleaved-1f1b), between the last part and the first. With
+ * two parts that is the only boundary again, turned round. */
+static inline int path_boundaries(const struct placement *p, bool wraps)
+{
+	return wraps && p->n_parts > 2 ? p->n_parts : p->n_parts - 1;
+}
+
 /* Goodput that placements[which] has of the directed link src -> dst: capacity
  * minus what max-min sharing gives the others; alone, or not on its way, all of
  * it. Every job on a link, in either direction of its path, demands

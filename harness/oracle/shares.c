@@ -32,21 +32,13 @@ double max_min_level(double capacity, const double *demand, size_t n)
 	}
 }
 
-/* Boundary i of a path: between parts i and i + 1; the last one, where the
- * schedule wraps, between the last part and the first. With two parts that is
- * the only boundary again, turned round. */
-static int n_boundaries(const struct placement *p, bool wraps)
-{
-	return wraps && p->n_parts > 2 ? p->n_parts : p->n_parts - 1;
-}
-
 static int reserve(struct shares *s, const struct moment *m, bool wraps)
 {
 	size_t links = (size_t)m->exp->cluster.n_regions * (size_t)m->exp->cluster.n_regions;
 	size_t had = s->cap_head, crossings = 0, n = (size_t)m->n;
 
 	for (int i = 0; i < m->n; i++)
-		crossings += 2 * (size_t)n_boundaries(m->placements[i], wraps);
+		crossings += 2 * (size_t)path_boundaries(m->placements[i], wraps);
 	if ((crossings > s->cap && bace_grow(&s->v, &s->cap, crossings, sizeof(*s->v))) ||
 	    (n > s->cap_first && bace_grow(&s->first, &s->cap_first, n, sizeof(*s->first))) ||
 	    (n > s->cap_scratch && bace_grow(&s->scratch, &s->cap_scratch, n, sizeof(*s->scratch))) ||
@@ -61,7 +53,7 @@ static void add_crossings(struct shares *s, int which, int chunks)
 {
 	const struct moment *m = s->m;
 	const struct placement *p = m->placements[which];
-	int regions = m->exp->cluster.n_regions, n = n_boundaries(p, chunks > 1);
+	int regions = m->exp->cluster.n_regions, n = path_boundaries(p, chunks > 1);
 	double demand = n ? chunks * placement_demand_bps(m->exp, m->models, p) : 0;
 
 	s->first[which] = s->n;

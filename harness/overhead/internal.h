@@ -25,6 +25,7 @@ struct overhead_run {
 /* ---- store.c ---- */
 int overhead_store_begin(struct overhead_run *r, struct bace_err *e);
 int overhead_store_row(struct overhead_run *r, const struct overhead_row *row, struct bace_err *e);
-void overhead_store_end(struct overhead_run *r, int rc);
+/* Returns rc, or why the end could not be kept. */
+int overhead_store_end(struct overhead_run *r, int rc, struct bace_err *e);
 
 #endif

@@ -6,6 +6,9 @@
 #include "results/results.h"
 
 #define RESAMPLES 4000
+/* Of fewer values not even the least and the greatest have the median between them
+ * 95 times in 100: 1 - 2^(1 - n). */
+#define INTERVAL_PAIRS 6
 #define WITHIN 0.10
 #define STAYS 2				/* further estimates that must agree */
 
@@ -83,7 +86,8 @@ int overhead_judge_steps(const struct overhead_schedule *s, const struct tb_resu
 		return bace_fail(e, ENODATA, "fewer than two pairs of blocks had a whole step in each");
 	row->step_s = stats_median(off, n);
 	row->inflation = stats_median(diff, n);
-	stats_bootstrap(diff, n, stats_median, RESAMPLES, 0.95, seed, &row->lo, &row->hi);
+	if (n >= INTERVAL_PAIRS)
+		stats_bootstrap(diff, n, stats_median, RESAMPLES, 0.95, seed, &row->lo, &row->hi);
 	return 0;
 }
 

@@ -16,7 +16,7 @@ enum overhead_kind { OVERHEAD_OFF, OVERHEAD_COUNTERS, OVERHEAD_TCP_INFO, OVERHEA
 struct overhead_method {
 	enum overhead_kind kind;
 	uint64_t probe_bytes;		/* of one train */
-	char name[32];			/* "off", "counters", "tcp_info", "probe-48kB" */
+	char name[32];			/* "off", "counters", "tcp_info", "probe 48 kB" */
 };
 
 /* "off", "counters", "tcp_info" or "probe:SIZE". */
@@ -46,7 +46,7 @@ struct overhead_row {
 	bool valid;
 	char why[256];			/* it is not */
 	int n_pairs, n_steps;		/* with steps that count */
-	double inflation, lo, hi;	/* median of the pairs' differences, fraction; 95 % */
+	double inflation, lo, hi;	/* median of the pairs' differences, fraction; 95 %, of 6 pairs and more */
 	double step_s;			/* median of A */
 	double agent_cpu, agent_cpu_off;	/* of a core, mean over agents: B, A */
 	double agent_rss_bytes;		/* the largest */

@@ -274,8 +274,12 @@ static int run_row(struct overhead_run *r, const struct overhead_method *m, int 
 	if (rc)
 		return rc;
 	r->out->n++;
-	progress(r, "  %+.2f %% [%+.2f, %+.2f]%s%s", 100 * row->inflation, 100 * row->lo, 100 * row->hi,
-		 row->valid ? "" : "; invalid: ", row->valid ? "" : row->why);
+	if (isnan(row->lo))
+		snprintf(text, sizeof(text), "too few pairs");
+	else
+		snprintf(text, sizeof(text), "%+.2f, %+.2f", 100 * row->lo, 100 * row->hi);
+	progress(r, "  %+.2f %% [%s]%s%s", 100 * row->inflation, text, row->valid ? "" : "; invalid: ",
+		 row->valid ? "" : row->why);
 	return overhead_store_row(r, row, e);
 }
 
@@ -329,7 +333,7 @@ int overhead_run(struct experiment *exp, const struct overhead_options *o, struc
 	if (!rc)
 		rc = run_grid(&r, e);
 	testbed_close(r.testbed);
-	overhead_store_end(&r, rc);
+	rc = overhead_store_end(&r, rc, e);
 	if (r.cell.jobs)
 		cell_free(&r.cell);
 	placement_free(&r.placement);

@@ -55,13 +55,16 @@ int overhead_store_row(struct overhead_run *r, const struct overhead_row *row, s
 	return rc;
 }
 
-void overhead_store_end(struct overhead_run *r, int rc)
+int overhead_store_end(struct overhead_run *r, int rc, struct bace_err *e)
 {
-	struct bace_err ignored = { 0 };
+	struct bace_err end = { 0 };
 
-	if (r->store && r->out->run[0])
-		store_run_end(r->store, r->out->run, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed",
-			      &ignored);
+	if (r->store && r->out->run[0] &&
+	    store_run_end(r->store, r->out->run, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed", &end) && !rc) {
+		*e = end;
+		rc = -end.errnum;
+	}
 	store_close(r->store);
 	r->store = NULL;
+	return rc;
 }

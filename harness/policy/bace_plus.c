@@ -100,7 +100,9 @@ static void unbind(struct policy *p)
 
 /* ---- prices ---- */
 
-static double forecast(const struct price_series *s, double told, double from_s, double length_s)
+/* seen_s: up to when prices are known. */
+static double forecast(const struct price_series *s, double told, double seen_s, double from_s,
+		       double length_s)
 {
 	double fade, past;
 
@@ -108,7 +110,7 @@ static double forecast(const struct price_series *s, double told, double from_s,
 		return told;
 	if (s->period_s > 0)	/* what is told differs from the pattern by noise and delay only */
 		return price_integral(s, from_s, from_s + length_s) / length_s;
-	past = from_s > 0 ? price_integral(s, 0, from_s) / from_s : told;
+	past = seen_s > 0 ? price_integral(s, 0, seen_s) / seen_s : told;
 	fade = FADE_S / length_s * (1 - exp(-length_s / FADE_S));
 	return fade * told + (1 - fade) * past;
 }
@@ -117,9 +119,12 @@ static void forecast_all(const struct policy *p, const struct situation *now, st
 			 double length_s)
 {
 	const struct region *reg = p->f.exp->cluster.regions;
+	/* s may begin when a running job ends: what lies between is not known either. */
+	double seen_s = now->now_s - p->f.exp->view.delay_s;
 
 	for (int r = 0; r < p->f.n; r++)
-		s->unit_cost[r] = reg[r].pue * forecast(&reg[r].price, now->price[r], s->now_s, length_s);
+		s->unit_cost[r] = reg[r].pue *
+			forecast(&reg[r].price, now->price[r], seen_s, s->now_s, length_s);
 	situation_sort(&p->f, s);
 }
 

@@ -145,20 +145,31 @@ static int receive(struct child *c, char **reply, int64_t deadline_ns, struct ba
 	return rc < 0 ? bace_fail(err, ENOMEM, "read its answer: out of memory") : rc;
 }
 
+/* What was written before the question answers nothing: taken for its answer it
+ * would put the two out of step for good. */
+static int no_word_yet(struct child *c, int64_t deadline_ns, struct bace_err *err)
+{
+	CLEANUP_FREE char *line = NULL;
+	size_t had;
+	int rc;
+
+	do {
+		had = c->read.len;
+		rc = receive(c, &line, deadline_ns, err);
+	} while (!rc && c->read.len != had);
+	if (rc > 0 || (!rc && c->read.len))
+		return bace_fail(err, EPROTO, "it wrote a line that answers no question");
+	return rc;
+}
+
 int child_ask(struct child *c, const char *line, size_t len, double timeout_s, char **reply,
 	      struct bace_err *err)
 {
 	int64_t deadline_ns = bace_mono_ns() + (int64_t)(timeout_s * 1e9);
-	int rc = take_line(c, 0, reply);
+	int rc = no_word_yet(c, deadline_ns, err);
 
-	/* An answer to no question: the two are out of step. */
-	if (rc) {
-		if (rc > 0) {
-			free(*reply);
-			*reply = NULL;
-		}
-		return bace_fail(err, EPROTO, "it wrote more than one line for one question");
-	}
+	if (rc)
+		return rc;
 	for (;;) {
 		struct pollfd fds[2] = { { .fd = c->out, .events = POLLIN },
 					 { .fd = len ? c->in : -1, .events = POLLOUT } };
@@ -170,6 +181,11 @@ int child_ask(struct child *c, const char *line, size_t len, double timeout_s, c
 			return bace_fail_errno(err, errno, "poll");
 		if (fds[0].revents) {
 			rc = receive(c, reply, deadline_ns, err);
+			if (rc > 0 && len) {
+				free(*reply);
+				*reply = NULL;
+				return bace_fail(err, EPROTO, "it answered before it had read the question");
+			}
 			if (rc)
 				return rc < 0 ? rc : 0;
 		}

@@ -19,7 +19,8 @@ struct child {
 int child_start(struct child *c, const char *command, struct bace_err *err);
 /* Sends line (which ends in a newline) and reads one line into *reply, without
  * its newline, malloc'd. -ETIMEDOUT, -EPIPE (it exited; how is in err),
- * -EMSGSIZE (over 16 MiB without a newline). After a failure, child_kill. */
+ * -EMSGSIZE (over 16 MiB without a newline), -EPROTO (it wrote before it had
+ * read the whole question). After a failure, child_kill. */
 int child_ask(struct child *c, const char *line, size_t len, double timeout_s, char **reply,
 	      struct bace_err *err);
 /* SIGKILL to the group, then waits. */

@@ -30,10 +30,12 @@ static const double dataset_bytes[] = { 50e6, 0.5e9, 38e9 };
 
 /* ---- what all instances share ---- */
 
+/* Over the period, or up to the last change, which is for ever. */
 static double mean_price(const struct price_series *p)
 {
-	return p->n > 1 && p->period_s > 0 ? price_integral(p, 0, p->period_s) / p->period_s :
-					      p->usd_per_kwh[0];
+	double end_s = p->period_s > 0 ? p->period_s : p->start_s[p->n - 1];
+
+	return p->n > 1 && end_s > 0 ? price_integral(p, 0, end_s) / end_s : p->usd_per_kwh[0];
 }
 
 static int copy_series(const struct price_series *from, double factor, struct price_series *to)

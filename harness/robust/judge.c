@@ -122,8 +122,9 @@ static double nth(double *v, int lo, int hi, int k)
 	return v[k];
 }
 
-/* Order statistics, the nearest outside: some values may be infinite. Reorders. */
-static void interval(double *values, double *lo, double *hi)
+/* Order statistics, the nearest outside: some values may be infinite. Reorders.
+ * Of fewer than two seeds every resample is the same: that says nothing. */
+static void interval(double *values, int n_seeds, double *lo, double *hi)
 {
 	int n = 0, at;
 
@@ -131,7 +132,7 @@ static void interval(double *values, double *lo, double *hi)
 	for (int k = 0; k < RESAMPLES; k++)
 		if (!isnan(values[k]))
 			values[n++] = values[k];
-	if (!n)
+	if (!n || n_seeds < 2)
 		return;
 	at = (int)((n - 1) * (1 - LEVEL) / 2);
 	*lo = nth(values, 0, n - 1, at);
@@ -167,20 +168,21 @@ static void judge_gain(const struct judge *j, int world, int view, int pair, enu
 {
 	const struct robust_gain *exact = &robust_cell_at(j->out, world, 0, pair)->gain[m];
 	double threshold = m == ROBUST_JCT ? j->r->o.jct_threshold : j->r->o.cost_threshold;
+	int n_both;
 
 	gains(j, world, view, pair, m, v);
 	gains(j, world, 0, pair, m, clean);
 	g->n = mean_of(v, j->n_seeds, &g->mean);
 	sums(j, world, view, pair, m, g);
 	resampled(j, v, means);
-	interval(means, &g->lo, &g->hi);
-	g->retention = exact->lo > 0 ? g->mean / exact->mean : NAN;
+	interval(means, g->n, &g->lo, &g->hi);
+	g->retention = g->n > 1 && exact->lo > 0 ? g->mean / exact->mean : NAN;
 	for (int i = 0; i < j->n_seeds; i++)
 		v[i] -= clean[i];
-	mean_of(v, j->n_seeds, &g->change);
+	n_both = mean_of(v, j->n_seeds, &g->change);
 	resampled(j, v, means);
-	interval(means, &g->change_lo, &g->change_hi);
-	g->verdict = g->n ? robust_verdict_of(g->lo, g->hi, threshold) : ROBUST_UNDECIDED;
+	interval(means, n_both, &g->change_lo, &g->change_hi);
+	g->verdict = g->n > 1 ? robust_verdict_of(g->lo, g->hi, threshold) : ROBUST_UNDECIDED;
 }
 
 static enum robust_verdict both(const struct robust_gain *g)
@@ -206,14 +208,22 @@ static double position(const struct robust_view *v, enum robust_axis a)
 }
 
 /* Where straight lines between the points first fall below the threshold; 0 if
- * the first does, INFINITY if none. */
+ * the first does, INFINITY if none, NAN without a first. Points without a gain
+ * are passed over. */
 static double crossing(const double *x, const double *y, int n, double threshold)
 {
-	if (!n || !(y[0] >= threshold))
-		return n && !isnan(y[0]) ? 0 : NAN;
-	for (int i = 1; i < n; i++)
+	int before = 0;
+
+	if (!n || isnan(y[0]))
+		return NAN;
+	if (y[0] < threshold)
+		return 0;
+	for (int i = 1; i < n; i++) {
 		if (y[i] < threshold)
-			return x[i - 1] + (x[i] - x[i - 1]) * (y[i - 1] - threshold) / (y[i - 1] - y[i]);
+			return x[before] + (x[i] - x[before]) * (y[before] - threshold) / (y[before] - y[i]);
+		if (!isnan(y[i]))
+			before = i;
+	}
 	return INFINITY;
 }
 
@@ -232,22 +242,30 @@ static void break_even(const struct judge *j, int world, int pair, enum robust_m
 		return;
 	}
 	for (int view = 0; view < r->n_views && n < ROBUST_MAX_AXIS; view++) {
+		double *resamples = all + (size_t)n * RESAMPLES;
+
 		if (!robust_has(r, world, view) || !on_axis(&r->views[view], a, last))
 			continue;
 		last = &r->views[view];
 		x[n] = position(last, a);
 		gains(j, world, view, pair, m, v);
-		mean_of(v, j->n_seeds, &y[n]);
-		resampled(j, v, all + (size_t)n++ * RESAMPLES);
+		resampled(j, v, resamples);
+		if (mean_of(v, j->n_seeds, &y[n]) < 2) {
+			y[n] = NAN;
+			for (int k = 0; k < RESAMPLES; k++)
+				resamples[k] = NAN;
+		}
+		n++;
 	}
 	*out = (struct robust_break_even){ .at = crossing(x, y, n, threshold), .end = x[n - 1] };
-	out->kind = out->at == 0 ? BREAK_ALREADY : isinf(out->at) ? BREAK_NEVER : BREAK_AT;
+	out->kind = isnan(out->at) ? BREAK_UNDEFINED : out->at == 0 ? BREAK_ALREADY :
+		isinf(out->at) ? BREAK_NEVER : BREAK_AT;
 	for (int k = 0; k < RESAMPLES; k++) {
 		for (int i = 0; i < n; i++)
 			y[i] = all[(size_t)i * RESAMPLES + (size_t)k];
 		means[k] = crossing(x, y, n, threshold);
 	}
-	interval(means, &out->lo, &out->hi);
+	interval(means, isnan(out->at) ? 0 : j->n_seeds, &out->lo, &out->hi);
 }
 
 /* ---- the whole ---- */

@@ -107,8 +107,12 @@ static inline const struct robust_score *robust_at(const struct robust *r, int w
 }
 bool robust_has(const struct robust *r, int world, int view);
 
-/* Subjects are the policies named like the experiment's first, baselines all
- * others with the same start. -EINVAL: no such pair, prices or axis. */
+/* Subjects are the first policy of each start rule named like the experiment's
+ * first, baselines all others with the same start. *out is free()d, also after
+ * -EINVAL: no such pair. */
+int robust_pairs(const struct experiment *exp, struct robust_pair **out, int *n, struct bace_err *err);
+
+/* -EINVAL: no pair, prices or axis. */
 int robust_run(const struct experiment *exp, const struct robust_options *o, struct robust *out,
 	       struct bace_diags *diags, struct bace_err *err);
 void robust_free(struct robust *r);
@@ -120,7 +124,7 @@ extern const char *const robust_verdict_name[];
 
 struct robust_gain {			/* 1 - subject / baseline, fractions */
 	int n;				/* seeds in which both placed every job */
-	double mean, lo, hi;		/* mean over seeds, 95 % bootstrap */
+	double mean, lo, hi;		/* mean over seeds, 95 % bootstrap; NAN: of fewer than two */
 	double of_sums;			/* of the means */
 	double median_jct;		/* ROBUST_JCT: of the median JCT, mean over seeds */
 	double change, change_lo, change_hi;	/* against the exact view, paired over seeds */
@@ -136,7 +140,8 @@ struct robust_cell {
 /* Where the gain crosses the threshold along an axis of views. */
 enum robust_axis { AXIS_NOISE, AXIS_DELAY, ROBUST_AXES };
 struct robust_break_even {
-	enum { BREAK_AT, BREAK_NEVER, BREAK_ALREADY } kind;	/* ALREADY: below at the exact view */
+	/* ALREADY: below at the exact view. UNDEFINED: no gain to speak of there. */
+	enum { BREAK_AT, BREAK_NEVER, BREAK_ALREADY, BREAK_UNDEFINED } kind;
 	double at, lo, hi;		/* fraction or s; lo, hi: INFINITY where beyond the axis */
 	double end;			/* last point of the axis */
 };

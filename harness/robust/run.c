@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,12 +94,14 @@ static int make_worlds(struct robust *r, struct bace_err *err)
 	return r->n_worlds ? 0 : bace_fail(err, EINVAL, "no regime, kind of links or of prices is left");
 }
 
-static int make_pairs(struct robust *r, struct bace_err *err)
+int robust_pairs(const struct experiment *e, struct robust_pair **out, int *n, struct bace_err *err)
 {
-	const struct experiment *e = r->exp;
+	/* Each of two start rules has one subject. */
+	struct robust_pair *v = calloc((size_t)e->n_policies + 1, sizeof(*v));
 
-	r->pairs = calloc((size_t)e->n_policies + 1, sizeof(*r->pairs));
-	if (!r->pairs)
+	*n = 0;
+	*out = v;
+	if (!v)
 		return bace_fail(err, ENOMEM, "policies: out of memory");
 	for (int s = 0; s < e->n_policies; s++) {
 		bool first = !strcmp(e->policies[s].name, e->policies[0].name);
@@ -108,9 +111,9 @@ static int make_pairs(struct robust *r, struct bace_err *err)
 				e->policies[t].start != e->policies[s].start;
 		for (int b = 0; first && b < e->n_policies; b++)
 			if (b != s && e->policies[b].start == e->policies[s].start)
-				r->pairs[r->n_pairs++] = (struct robust_pair){ s, b };
+				v[(*n)++] = (struct robust_pair){ s, b };
 	}
-	if (!r->n_pairs)
+	if (!*n)
 		return bace_fail(err, EINVAL, "%s: needs a second policy with the start rule of the first to compare it with",
 				 e->name);
 	return 0;
@@ -129,6 +132,7 @@ struct work {
 	char **errors;			/* [unit] */
 	int *redraws;			/* [unit] */
 	int64_t *simulated;		/* [unit] */
+	atomic_bool no_memory;		/* for the text of an error */
 };
 
 static struct view_spec told(const struct robust *r, int world, const struct robust_view *v)
@@ -203,12 +207,9 @@ static void work(void *arg, int unit)
 			rc = run_views(w, &s, unit, o, memo, &err);
 		instance_free(&s);
 	}
-	if (rc) {
-		w->errors[unit] = strdup(err.msg[0] ? err.msg : "out of memory");
-		/* An error is told by its text: one that cannot be copied must not pass for none. */
-		if (!w->errors[unit])
-			abort();
-	}
+	/* An error is told by its text: one that cannot be copied must not pass for none. */
+	if (rc && !(w->errors[unit] = strdup(err.msg)))
+		atomic_store(&w->no_memory, true);
 	oracle_destroy(o);
 	step_memo_free(memo);
 }
@@ -226,7 +227,7 @@ static int set_up(struct robust *r, struct bace_err *err)
 	if (!rc)
 		rc = make_worlds(r, err);
 	if (!rc)
-		rc = make_pairs(r, err);
+		rc = robust_pairs(r->exp, &r->pairs, &r->n_pairs, err);
 	if (rc)
 		return rc;
 	n = (size_t)r->n_worlds * (size_t)r->n_views * (size_t)r->n_policies * (size_t)r->o.n_seeds;
@@ -245,6 +246,8 @@ static int run_units(struct work *w, struct bace_err *err)
 	if (!w->errors || !w->redraws || !w->simulated)
 		return bace_fail(err, ENOMEM, "%d units of work: out of memory", n);
 	rc = pool_run(n, r->o.n_threads, work, w, r->o.on_progress, r->o.arg, err);
+	if (!rc && atomic_load(&w->no_memory))
+		rc = bace_fail(err, ENOMEM, "%d units of work: out of memory", n);
 	for (int i = 0; i < n; i++) {
 		if (!rc && w->errors[i])
 			rc = bace_fail(err, EIO, "%s", w->errors[i]);

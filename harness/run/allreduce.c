@@ -14,8 +14,6 @@
 #define MEASURE_S 1.0		/* about so long a size takes */
 #define STEPS_MIN 5
 #define STEPS_MAX 50
-#define SETUP_S 20.0
-#define PATIENCE 4.0
 
 struct allreduce_job {
 	const struct experiment *exp;
@@ -48,30 +46,25 @@ static double planned_s(const struct allreduce_job *j, uint64_t bytes)
 }
 
 static void fill_cell(const struct allreduce_job *j, uint64_t bytes, int steps, struct tb_stage *stages,
-		      struct tb_hop *rings, struct tb_cell *cell)
+		      struct tb_hop *rings, struct tb_job *jobs, struct tb_cell *cell)
 {
-	const struct testbed_spec *t = &j->exp->testbed;
 	int d = j->o->n_regions;
 
+	cell_settings(j->exp, cell);
 	cell->n_jobs = d;
+	cell->jobs = jobs;
 	cell->warmup_steps = 1;
 	cell->steps = steps;
-	cell->sockets_per_hop = t->sockets_per_hop;
-	if (t->wan == WAN_STEADY)
-		memcpy(cell->congestion_control, t->congestion_control, sizeof(cell->congestion_control));
-	cell->timeout_s = SETUP_S + PATIENCE * planned_s(j, bytes) * (steps + 1);
+	/* Nothing is computed, and nothing left out. */
+	cell->compute = COMPUTE_AS_TIMED;
+	cell->steady_ppm = 0;
+	cell->timeout_s = cell_timeout_s(planned_s(j, bytes) * (steps + 1));
 	for (int i = 0; i < d; i++) {
-		int r = j->o->regions[i], before = (i + d - 1) % d;
-		const struct cluster *c = &j->exp->cluster;
-		const struct link *back = cluster_link(c, j->o->regions[(i + 1) % d], r);
+		int r = j->o->regions[i];
 
 		stages[i] = (struct tb_stage){ .host = lab_host_of(testbed_net(j->testbed), r, 0), .region = r };
-		rings[i] = (struct tb_hop){ .bytes = part_of(j, bytes), .rate_bps = (uint64_t)j->rate_bps[i],
-			.latency_ns = llround(j->latency_s[i] * 1e9),
-			.reverse_rate_bps = (uint64_t)(d == 2 ? j->rate_bps[before] :
-				goodput_bps((double)back->rate_bps, c->mtu) * t->scale_bytes / t->scale_time),
-			.reverse_latency_ns = llround((double)back->latency_ns * t->scale_time) };
-		cell->jobs[i] = (struct tb_job){ .name = "allreduce", .schedule = SCHED_1F1B, .chunks = 1,
+		cell_fill_hop(j->exp, part_of(j, bytes), true, r, j->o->regions[(i + 1) % d], &rings[i]);
+		jobs[i] = (struct tb_job){ .name = "allreduce", .schedule = SCHED_1F1B, .chunks = 1,
 			.micro_batches = 1, .overlap = true, .n_stages = 1, .stages = &stages[i], .replicas = d,
 			.replica = i, .rings = &rings[i] };
 	}
@@ -83,10 +76,10 @@ static int run_cell(const struct allreduce_job *j, uint64_t bytes, int steps, st
 	struct tb_stage stages[REGIONS_MAX];
 	struct tb_hop rings[REGIONS_MAX];
 	struct tb_job jobs[REGIONS_MAX];
-	struct tb_cell cell = { .jobs = jobs };
+	struct tb_cell cell;
 	int rc = 0;
 
-	fill_cell(j, bytes, steps, stages, rings, &cell);
+	fill_cell(j, bytes, steps, stages, rings, jobs, &cell);
 	for (int i = 0; i < TRIES; i++) {
 		rc = testbed_run(j->testbed, &cell, res, e);
 		if (rc || res->valid)

@@ -34,19 +34,18 @@ static uint64_t scaled_rate(const struct testbed_spec *t, double bps)
 	return (uint64_t)llround(bps * t->scale_bytes / t->scale_time);
 }
 
-static void fill_hop(const struct experiment *exp, const struct job_model *j, int a, int b,
-		     struct tb_hop *h)
+void cell_fill_hop(const struct experiment *exp, uint64_t bytes, bool overlap, int a, int b, struct tb_hop *h)
 {
 	const struct cluster *c = &exp->cluster;
 	const struct testbed_spec *t = &exp->testbed;
 
-	h->bytes = scaled_message(exp, j);
-	h->local = a == b;
+	*h = (struct tb_hop){ .bytes = bytes, .local = a == b };
 	if (!h->local) {
 		const struct link *there = cluster_link(c, a, b), *back = cluster_link(c, b, a);
 
-		/* Workers that know the link make their sockets hold what it needs. */
-		if (t->socket_buffer_bytes)
+		/* Workers that know the link make their sockets hold what it needs; without
+		 * overlap they must. */
+		if (t->socket_buffer_bytes && overlap)
 			return;
 		h->rate_bps = scaled_rate(t, goodput_bps((double)there->rate_bps, c->mtu));
 		h->reverse_rate_bps = scaled_rate(t, goodput_bps((double)back->rate_bps, c->mtu));
@@ -64,7 +63,7 @@ static int fill_job(const struct moment *m, int which, const struct lab_net *net
 	const struct placement *p = m->placements[which];
 	const struct job_model *j = &m->models->v[p->job];
 	double scale = exp->testbed.scale_time * 1e9;
-	int used[64] = { 0 };
+	int used[REGIONS_MAX] = { 0 };
 	double weight = exp->schedule == SCHED_ZB_H1 ?
 		schedule_weight_share(exp->models[exp->jobs[p->job].model].recompute) : 0;
 
@@ -91,12 +90,29 @@ static int fill_job(const struct moment *m, int which, const struct lab_net *net
 		if (exp->testbed.ranks == RANKS_STAGE)
 			used[r]++;
 		if (i)
-			fill_hop(exp, j, out->stages[i - 1].region, r, &out->hops[i - 1]);
+			cell_fill_hop(exp, scaled_message(exp, j), exp->overlap, out->stages[i - 1].region, r,
+				      &out->hops[i - 1]);
 	}
 	if (tb_hops(out) == out->n_stages)
-		fill_hop(exp, j, out->stages[out->n_stages - 1].region, out->stages[0].region,
-			 &out->hops[out->n_stages - 1]);
+		cell_fill_hop(exp, scaled_message(exp, j), exp->overlap, out->stages[out->n_stages - 1].region,
+			      out->stages[0].region, &out->hops[out->n_stages - 1]);
 	return 0;
+}
+
+void cell_settings(const struct experiment *exp, struct tb_cell *out)
+{
+	const struct testbed_spec *t = &exp->testbed;
+
+	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps, .transport = t->transport,
+				 .compute = t->compute, .sockets_per_hop = t->sockets_per_hop,
+				 .steady_ppm = (int)lround(t->steady_within * 1e6), .steady_steps = t->steady_steps };
+	if (t->wan == WAN_STEADY)
+		memcpy(out->congestion_control, t->congestion_control, sizeof(out->congestion_control));
+}
+
+double cell_timeout_s(double expected_s)
+{
+	return SETUP_S + PATIENCE * expected_s;
 }
 
 int cell_build(const struct moment *m, const struct lab_net *net, const double *predicted_step_s,
@@ -105,15 +121,10 @@ int cell_build(const struct moment *m, const struct lab_net *net, const double *
 	const struct testbed_spec *t = &m->exp->testbed;
 	double longest = 0;
 
-	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps,
-				 .transport = t->transport, .compute = t->compute,
-				 .sockets_per_hop = t->sockets_per_hop,
-				 .steady_ppm = (int)lround(t->steady_within * 1e6), .steady_steps = t->steady_steps };
+	cell_settings(m->exp, out);
 	out->jobs = calloc((size_t)(m->n ? m->n : 1), sizeof(*out->jobs));
 	if (!out->jobs)
 		return bace_fail(e, ENOMEM, "cell of %d jobs: out of memory", m->n);
-	if (t->wan == WAN_STEADY)
-		memcpy(out->congestion_control, t->congestion_control, sizeof(out->congestion_control));
 	for (int i = 0; i < m->n; i++) {
 		out->n_jobs++;
 		longest = fmax(longest, predicted_step_s[i]);
@@ -122,7 +133,7 @@ int cell_build(const struct moment *m, const struct lab_net *net, const double *
 			return bace_fail(e, ENOMEM, "cell of %d jobs: out of memory", m->n);
 		}
 	}
-	out->timeout_s = SETUP_S + PATIENCE * longest * t->scale_time * (t->warmup_steps + t->steps);
+	out->timeout_s = cell_timeout_s(longest * t->scale_time * (t->warmup_steps + t->steps));
 	if (t->max_ranks > 0 && cell_ranks(out) > t->max_ranks) {
 		int ranks = cell_ranks(out);
 

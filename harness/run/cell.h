@@ -9,13 +9,21 @@ int cell_build(const struct moment *m, const struct lab_net *net, const double *
 	       struct tb_cell *out, struct bace_err *e);
 void cell_free(struct tb_cell *c);
 
+/* Parts of it, for other commands' cells. A hop of so many (scaled) bytes between two
+ * regions; overlap: of the job. */
+void cell_fill_hop(const struct experiment *exp, uint64_t bytes, bool overlap, int a, int b, struct tb_hop *h);
+/* What the experiment's testbed says of every cell; no jobs, no time-out. */
+void cell_settings(const struct experiment *exp, struct tb_cell *out);
+/* Of a cell whose steps should take so long on the testbed, in all. */
+double cell_timeout_s(double expected_s);
+
 /* Ranks (worker processes) that the moment needs. */
 int cell_ranks(const struct tb_cell *c);
 
 /* What one job of a cell did; unscaled seconds. */
 struct cell_steps {
 	int n;			/* measured steps */
-	double *step_s;		/* [n], freed by the caller */
+	double *step_s;		/* [n], freed by the caller, also after a failure */
 	double median_s, p95_s, first_s;
 	double compute_s;	/* mean per stage and step */
 	double busy;		/* compute_s / step, over the measured steps */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "harness/run/internal.h"
+#include "profiles/names.h"
 
 int disturb_check(const struct experiment *exp, struct bace_err *e)
 {
@@ -25,7 +26,6 @@ const struct disturbance *disturbance_of(const struct experiment *exp, int src, 
 
 int record_disturbances(struct run *r, struct bace_err *e)
 {
-	static const char *const shape[] = { "none", "uniform", "normal", "pareto", "paretonormal" };
 	const struct cluster *c = &r->exp->cluster;
 	int rc = store_begin(r->store, e);
 
@@ -34,7 +34,7 @@ int record_disturbances(struct run *r, struct bace_err *e)
 
 		rc = store_add_disturbance(r->store, r->id, &(struct disturbance_row){
 			.src = c->regions[d->from].name, .dst = c->regions[d->to].name,
-			.jitter_s = (double)d->jitter_ns / 1e9, .jitter_distribution = shape[d->jitter_dist],
+			.jitter_s = (double)d->jitter_ns / 1e9, .jitter_distribution = jitter_names[d->jitter_dist],
 			.loss = d->loss, .trace = d->trace_path, .loop = d->loop }, e);
 	}
 	if (!rc)

@@ -7,8 +7,6 @@
 
 #include "harness/run/cell.h"
 
-#define SETUP_S 20.0
-#define PATIENCE 4.0		/* times the predicted time before a cell is given up */
 #define UML_AT_ONCE 1
 
 struct fidelity_job {
@@ -39,21 +37,6 @@ static void progress(const struct fidelity_job *j, const char *fmt, ...)
 
 /* ---- a point as a job of a cell; everything is scaled here ---- */
 
-static void fill_hop(const struct fidelity_job *j, int a, int b, struct tb_hop *h)
-{
-	const struct cluster *c = &j->exp->cluster;
-	const struct testbed_spec *t = &j->exp->testbed;
-	const struct link *there = cluster_link(c, a, b), *back = cluster_link(c, b, a);
-	double scale = t->scale_bytes / t->scale_time;
-
-	*h = (struct tb_hop){
-		.bytes = (uint64_t)llround(j->models.v[0].boundary_bytes * t->scale_bytes),
-		.rate_bps = (uint64_t)llround(goodput_bps((double)there->rate_bps, c->mtu) * scale),
-		.reverse_rate_bps = (uint64_t)llround(goodput_bps((double)back->rate_bps, c->mtu) * scale),
-		.latency_ns = llround((double)there->latency_ns * t->scale_time),
-		.reverse_latency_ns = llround((double)back->latency_ns * t->scale_time) };
-}
-
 static uint64_t scaled_part(const struct fidelity_job *j, const struct fidelity_point *p)
 {
 	return (uint64_t)llround(fidelity_part_bytes(p) * j->exp->testbed.scale_bytes);
@@ -66,6 +49,7 @@ static int fill_job(const struct fidelity_job *j, const struct fidelity_point *p
 	const struct cluster *c = &j->exp->cluster;
 	double scale = j->exp->testbed.scale_time * 1e9;
 	int layers = j->exp->models[j->exp->jobs[0].model].layers;
+	uint64_t bytes = (uint64_t)llround(j->models.v[0].boundary_bytes * j->exp->testbed.scale_bytes);
 
 	*out = (struct tb_job){ .schedule = p->schedule, .chunks = p->chunks, .micro_batches = p->micro_batches,
 				.overlap = p->overlap, .n_stages = p->stages, .replicas = p->replicas, .replica = replica };
@@ -85,11 +69,10 @@ static int fill_job(const struct fidelity_job *j, const struct fidelity_point *p
 			.bwd_ns = llround((s.bwd_s - w) * scale), .w_ns = llround(w * scale) };
 	}
 	for (int i = 0; i < tb_hops(out); i++)
-		fill_hop(j, path[i], path[(i + 1) % p->stages], &out->hops[i]);
-	for (int i = 0; out->rings && i < p->stages; i++) {
-		fill_hop(j, path[i], p->path[(replica + 1) % p->replicas * p->stages + i], &out->rings[i]);
-		out->rings[i].bytes = scaled_part(j, p);
-	}
+		cell_fill_hop(j->exp, bytes, p->overlap, path[i], path[(i + 1) % p->stages], &out->hops[i]);
+	for (int i = 0; out->rings && i < p->stages; i++)
+		cell_fill_hop(j->exp, scaled_part(j, p), p->overlap, path[i],
+			      p->path[(replica + 1) % p->replicas * p->stages + i], &out->rings[i]);
 	return 0;
 }
 
@@ -132,10 +115,7 @@ static int build(const struct fidelity_job *j, const int *which, int n, struct t
 	const struct testbed_spec *t = &j->exp->testbed;
 	double longest = 0;
 
-	*cell = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps,
-				  .compute = t->compute, .sockets_per_hop = t->sockets_per_hop };
-	if (t->wan == WAN_STEADY)
-		memcpy(cell->congestion_control, t->congestion_control, sizeof(cell->congestion_control));
+	cell_settings(j->exp, cell);
 	cell->jobs = calloc((size_t)(n * j->out->v[which[0]].replicas), sizeof(*cell->jobs));
 	if (!cell->jobs)
 		return bace_fail(e, ENOMEM, "fidelity: out of memory");
@@ -147,7 +127,7 @@ static int build(const struct fidelity_job *j, const int *which, int n, struct t
 			if (fill_job(j, p, which[i], k, &cell->jobs[cell->n_jobs++]))
 				return bace_fail(e, ENOMEM, "fidelity: out of memory");
 	}
-	cell->timeout_s = SETUP_S + PATIENCE * longest * t->scale_time * (t->warmup_steps + t->steps);
+	cell->timeout_s = cell_timeout_s(longest * t->scale_time * (t->warmup_steps + t->steps));
 	return 0;
 }
 

@@ -5,13 +5,13 @@
 
 #include "harness/run/internal.h"
 
-static bool share_a_link(const struct placement *p, const struct placement *q)
+static bool share_a_link(const struct placement *p, const struct placement *q, bool wraps)
 {
-	for (int i = 0; i + 1 < p->n_parts; i++) {
-		int a = p->parts[i].region, b = p->parts[i + 1].region;
+	for (int i = 0; i < path_boundaries(p, wraps); i++) {
+		int a = p->parts[i].region, b = p->parts[(i + 1) % p->n_parts].region;
 
-		for (int k = 0; k + 1 < q->n_parts; k++) {
-			int c = q->parts[k].region, d = q->parts[k + 1].region;
+		for (int k = 0; k < path_boundaries(q, wraps); k++) {
+			int c = q->parts[k].region, d = q->parts[(k + 1) % q->n_parts].region;
 
 			if ((a == c && b == d) || (a == d && b == c))
 				return true;
@@ -34,6 +34,7 @@ void groups_free(struct group *g, int n)
 /* Everything that job `first` is connected to, itself included. */
 static int group_collect(const struct moment *m, int first, bool *taken, struct group *g)
 {
+	bool wraps = m->exp->schedule == SCHED_INTERLEAVED_1F1B;
 	struct moment sub = *m;
 
 	g->which = calloc((size_t)m->n, sizeof(*g->which));
@@ -47,7 +48,7 @@ static int group_collect(const struct moment *m, int first, bool *taken, struct 
 		const struct placement *p = m->placements[g->which[seen]];
 
 		for (int k = 0; k < m->n; k++) {
-			if (taken[k] || !share_a_link(p, m->placements[k]))
+			if (taken[k] || !share_a_link(p, m->placements[k], wraps))
 				continue;
 			taken[k] = true;
 			g->which[g->n++] = k;

@@ -29,6 +29,7 @@ struct run {
 	struct lab_traffic traffic;
 	struct store *store;
 	char id[32];
+	char resumed[32];		/* the run that this one goes on with; "": none */
 	int64_t began_ns;
 	enum backend_kind backend;
 	char *backend_why;
@@ -81,6 +82,9 @@ const struct measured_moment *measured_find(const struct run *r, const char *key
 /* ---- rows; each is a transaction of its own ---- */
 int record_truth(struct run *r, struct bace_err *e);
 int record_verify(struct run *r, int n, const struct tb_verify *v, struct bace_err *e);
+/* ---- run.c ---- */
+/* Is what was measured of a link what the experiment asks for? Pure. */
+bool link_as_planned(const struct experiment *exp, const struct tb_verify *v);
 /* ---- disturb.c ---- */
 int disturb_check(const struct experiment *exp, struct bace_err *e);
 /* NULL: that link is as planned. */

@@ -112,9 +112,8 @@ static int try_cell(struct measured *o, const struct moment *m, const struct gro
 	*valid = res.valid;
 	if (!rc)
 		status_end(r, m, cell, &res, o->event_sim);
-	if (!rc && !res.valid) {
+	if (!rc && !res.valid)
 		bace_fail(e, EBADMSG, "cell invalid: %s", res.invalid_why);
-	}
 	tb_result_free(&res);
 	return rc;
 }
@@ -140,14 +139,11 @@ static int measure(struct measured *o, const struct moment *m, const struct grou
 	/* What the policies are told next is of after the cell. */
 	if (!rc && o->run->o->reports)
 		rc = reports_look(o->run, e);
-	if (!rc && !valid) {
-		o->run->n_bad++;
-		rc = -EBADMSG;
-	}
-	return rc;
+	return !rc && !valid ? -EBADMSG : rc;	/* who asked counts it */
 }
 
-/* What an earlier run measured of a group under the same settings. */
+/* What an earlier run measured of a group under the same settings: any (reuse), or
+ * the one that is gone on with. */
 static int from_store(struct run *r, const struct group *g, struct bace_err *e)
 {
 	CLEANUP_FREE double *median = calloc((size_t)g->n + 1, sizeof(double));
@@ -157,7 +153,8 @@ static int from_store(struct run *r, const struct group *g, struct bace_err *e)
 
 	if (!median || !busy)
 		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", g->n);
-	rc = store_find_moment(r->store, r->settings, g->key, g->n, median, busy, e);
+	/* A run that is gone on with has what that one measured. */
+	rc = store_find_moment(r->store, r->o->reuse ? NULL : r->id, r->settings, g->key, g->n, median, busy, e);
 	if (rc <= 0)
 		return rc;
 	if (moment_new(g, &mm))

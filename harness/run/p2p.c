@@ -16,8 +16,6 @@
 #define STREAM_MAX 512
 #define STEPS_PING 20
 #define STEPS_STREAM 2
-#define SETUP_S 20.0
-#define PATIENCE 4.0
 
 struct p2p_job {
 	const struct experiment *exp;
@@ -34,9 +32,7 @@ static void fill_job(const struct p2p_job *j, uint64_t bytes, int messages, stru
 	for (int i = 0; i < 2; i++)
 		stages[i] = (struct tb_stage){ .host = lab_host_of(testbed_net(j->testbed), region[i], 0),
 					       .region = region[i], .worker = i };
-	*hop = (struct tb_hop){ .bytes = bytes, .rate_bps = (uint64_t)j->rate_bps[0],
-		.reverse_rate_bps = (uint64_t)j->rate_bps[1], .latency_ns = llround(j->latency_s[0] * 1e9),
-		.reverse_latency_ns = llround(j->latency_s[1] * 1e9) };
+	cell_fill_hop(j->exp, bytes, true, region[0], region[1], hop);
 	/* 1f1b of one micro-batch: there, and back at once. gpipe: all there, then all back. */
 	*out = (struct tb_job){ .name = "p2p", .schedule = messages > 1 ? SCHED_GPIPE : SCHED_1F1B, .chunks = 1,
 		.micro_batches = messages, .overlap = true, .n_stages = 2, .stages = stages, .hops = hop };
@@ -45,20 +41,24 @@ static void fill_job(const struct p2p_job *j, uint64_t bytes, int messages, stru
 static int run_cell(const struct p2p_job *j, uint64_t bytes, int messages, int steps, struct tb_result *res,
 		    struct bace_err *e)
 {
-	const struct testbed_spec *t = &j->exp->testbed;
 	struct tb_stage stages[2];
 	struct tb_hop hop;
 	struct tb_job job;
-	struct tb_cell cell = { .n_jobs = 1, .jobs = &job, .warmup_steps = 1, .steps = steps,
-				.sockets_per_hop = t->sockets_per_hop };
+	struct tb_cell cell;
 	double step = (double)bytes * 8 * messages * (1 / j->rate_bps[0] + 1 / j->rate_bps[1]) + j->latency_s[0] +
 		      j->latency_s[1];
 	int rc = 0;
 
 	fill_job(j, bytes, messages, stages, &hop, &job);
-	if (t->wan == WAN_STEADY)
-		memcpy(cell.congestion_control, t->congestion_control, sizeof(cell.congestion_control));
-	cell.timeout_s = SETUP_S + PATIENCE * step * (steps + 1);
+	cell_settings(j->exp, &cell);
+	cell.n_jobs = 1;
+	cell.jobs = &job;
+	cell.warmup_steps = 1;
+	cell.steps = steps;
+	/* Nothing is computed, and nothing left out. */
+	cell.compute = COMPUTE_AS_TIMED;
+	cell.steady_ppm = 0;
+	cell.timeout_s = cell_timeout_s(step * (steps + 1));
 	for (int i = 0; i < TRIES; i++) {
 		rc = testbed_run(j->testbed, &cell, res, e);
 		if (rc || res->valid)

@@ -32,9 +32,10 @@ static void note_used(void *arg, double now_s, const struct placement *p, double
 {
 	struct run *r = arg;
 	int n = r->exp->cluster.n_regions;
+	bool wraps = r->exp->schedule == SCHED_INTERLEAVED_1F1B;
 
-	for (int i = 0; i + 1 < p->n_parts; i++) {
-		int a = p->parts[i].region, b = p->parts[i + 1].region;
+	for (int i = 0; i < path_boundaries(p, wraps); i++) {
+		int a = p->parts[i].region, b = p->parts[(i + 1) % p->n_parts].region;
 
 		r->used[a * n + b] = r->used[b * n + a] = 1;
 	}
@@ -163,23 +164,33 @@ static int used_pairs(const struct run *r, struct tb_verify **out, struct bace_e
 	return k;
 }
 
+bool link_as_planned(const struct experiment *exp, const struct tb_verify *v)
+{
+	double off_s = fabs(v->rtt_median_s - v->planned_rtt_s), jitter_s = 0;
+	double rate = exp->testbed.verify_s > 0 ? v->goodput_bps / v->planned_goodput_bps - 1 : 0;
+	bool lossy = false;
+
+	/* Jitter and loss that the cluster or the testbed asks for are as planned. */
+	for (int back = 0; back < 2; back++) {
+		int src = back ? v->dst : v->src, dst = back ? v->src : v->dst;
+		const struct disturbance *d = disturbance_of(exp, src, dst);
+		const struct link *l = cluster_link(&exp->cluster, src, dst);
+
+		jitter_s += (double)(d && d->jitter_ns ? d->jitter_ns : l->jitter_ns) / 1e9 * exp->testbed.scale_time;
+		lossy |= l->loss > 0 || (d && d->loss > 0);
+	}
+	return (off_s <= RTT_TOLERANCE * v->planned_rtt_s || off_s <= RTT_TOLERANCE_S + jitter_s) &&
+	       (fabs(rate) <= GOODPUT_TOLERANCE || lossy || jitter_s > 0);
+}
+
 static int judge_link(struct run *r, const struct tb_verify *v, struct bace_err *e)
 {
 	const struct region *reg = r->exp->cluster.regions;
 	double rtt = v->rtt_median_s / v->planned_rtt_s - 1;
-	double rate = v->goodput_bps > 0 ? v->goodput_bps / v->planned_goodput_bps - 1 : 0;
+	double rate = r->exp->testbed.verify_s > 0 ? v->goodput_bps / v->planned_goodput_bps - 1 : 0;
 	char what[128], why[160];
 
-	double off_s = fabs(v->rtt_median_s - v->planned_rtt_s);
-	const struct disturbance *there = disturbance_of(r->exp, v->src, v->dst);
-	const struct disturbance *back = disturbance_of(r->exp, v->dst, v->src);
-	double jitter_s = (double)((there ? there->jitter_ns : 0) + (back ? back->jitter_ns : 0)) / 1e9 *
-			  r->exp->testbed.scale_time;
-	bool lossy = (there && there->loss > 0) || (back && back->loss > 0);
-
-	/* What is disturbed on purpose is as planned within that. */
-	if ((fabs(rtt) <= RTT_TOLERANCE || off_s <= RTT_TOLERANCE_S + jitter_s) &&
-	    (fabs(rate) <= GOODPUT_TOLERANCE || lossy || jitter_s > 0))
+	if (link_as_planned(r->exp, v))
 		return 0;
 	snprintf(what, sizeof(what), "link %.40s to %.40s", reg[v->src].name, reg[v->dst].name);
 	snprintf(why, sizeof(why), "out of tolerance: RTT %+.1f %%, goodput %+.1f %%", 100 * rtt,
@@ -300,10 +311,40 @@ int run_check(const struct experiment *exp, struct bace_err *e)
 	return rc;
 }
 
+/* "backend=nfqueue (now uml), ...": the words of two settings that differ. */
+static void describe_settings(const char *old, const char *now, char *buf, size_t cap)
+{
+	size_t used = 0;
+
+	*buf = '\0';
+	while (*old && *now) {
+		size_t n = strcspn(old, " "), k = strcspn(now, " "), name = strcspn(now, "= ");
+
+		if ((n != k || memcmp(old, now, n)) && used < cap)
+			used += (size_t)snprintf(buf + used, cap - used, "%s%.*s (now %.*s)", used ? ", " : "", (int)n, old,
+						 (int)(k > name ? k - name - 1 : 0), now + name + 1);
+		old += n + (old[n] == ' ');
+		now += k + (now[k] == ' ');
+	}
+}
+
+/* Under other settings nothing of it could be used: all would be run again. */
+static int check_resumed_settings(struct run *r, struct bace_err *e)
+{
+	CLEANUP_FREE char *other = NULL;
+	char differ[300];
+	int n, rc = r->settings ? store_count_moments(r->store, r->resumed, r->settings, &n, &other, e) : 0;
+
+	if (rc || !r->settings || n || !other)
+		return rc;
+	describe_settings(other, r->settings, differ, sizeof(differ));
+	return bace_fail(e, EINVAL, "--resume: run %s measured with other settings: %s", r->resumed, differ);
+}
+
 /* Only the same experiment can be gone on with: its files unchanged, to the byte. */
 static int check_resume(struct run *r, struct bace_err *e)
 {
-	char id[32];
+	char *id = r->resumed;
 	uint64_t hash = 0;
 	int rc = store_find_run(r->store, r->o->resume, id, e);
 
@@ -317,6 +358,9 @@ static int check_resume(struct run *r, struct bace_err *e)
 		return rc;
 	if (hash != r->exp->text_hash)
 		return bace_fail(e, EINVAL, "--resume: run %s is of another experiment, or its files have changed since", id);
+	rc = check_resumed_settings(r, e);
+	if (rc)
+		return rc;
 	run_progress(r, "resuming run %s: what it measured is not run again", id);
 	return 0;
 }
@@ -344,7 +388,11 @@ static int begin(struct run *r, struct bace_err *e)
 	if (rc)
 		return rc;
 	run_progress(r, "run %s, store %s", r->id, r->o->store_path);
-	rc = record_truth(r, e);
+	/* It may be cut short, too, and gone on with. */
+	if (r->resumed[0] && r->settings)
+		rc = store_copy_moments(r->store, r->resumed, r->id, r->settings, e);
+	if (!rc)
+		rc = record_truth(r, e);
 	return rc ? rc : record_disturbances(r, e);
 }
 
@@ -404,9 +452,12 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 	if (!rc && r.n_bad)
 		rc = bace_fail(e, EBADMSG, "%d of the cells, links or policies failed; see `bace show %s'",
 			       r.n_bad, r.id);
-	if (r.store && r.id[0])
-		store_run_end(r.store, r.id, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed",
-			      &end);
+	if (r.store && r.id[0] &&
+	    store_run_end(r.store, r.id, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed", &end) && !rc) {
+		/* Kept, but nobody could tell that it was whole. */
+		*e = end;
+		rc = -end.errnum;
+	}
 	memcpy(id, r.id, sizeof(r.id));
 	cleanup(&r);
 	return rc;

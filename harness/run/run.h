@@ -33,7 +33,7 @@ struct run_options {
 	bool has_backend;		/* else the experiment's */
 	enum backend_kind backend;
 	const struct launch_options *launch;	/* NULL: a lab */
-	const char *resume;		/* an earlier run, whose cells are not run again; implies reuse */
+	const char *resume;		/* an earlier run, whose cells are not run again */
 	bool reuse;			/* answer known moments from earlier runs in the store */
 	bool reports;			/* policies are told what agents measure of links, with the view's delay and noise */
 	bool keep_timeline;		/* write every operation's row */

@@ -84,9 +84,8 @@ void status_end(struct run *r, const struct moment *m, const struct tb_cell *cel
 	for (int i = 0; res->valid && i < s.n_jobs; i++) {
 		struct cell_steps v;
 
-		if (cell_steps_of(cell, res, i, r->exp->testbed.scale_time, &v, NULL))
-			continue;
-		s.jobs[i].step_s = v.median_s;
+		if (!cell_steps_of(cell, res, i, r->exp->testbed.scale_time, &v, NULL))
+			s.jobs[i].step_s = v.median_s;
 		free(v.step_s);
 	}
 	busiest_link(r, res, &s);

@@ -176,9 +176,10 @@ int daemon_start(const char *self, pid_t *pid, char *socket_path, size_t cap, st
 {
 	char path[512], state[300], log_path[400];
 	CLEANUP_CLOSE int log_fd = -1;
-	pid_t me = getpid();
+	pid_t me = getpid(), child;
 	int rc = check_may_shape(e);
 
+	*pid = 0;
 	if (!rc)
 		rc = daemon_path(self, path, sizeof(path), e);
 	if (!rc)
@@ -194,12 +195,18 @@ int daemon_start(const char *self, pid_t *pid, char *socket_path, size_t cap, st
 	char *const argv[] = { path, "--socket", socket_path, "--state", state, "--guard", "yes", "--lease-timeout", LEASE_S,
 			       "-q", NULL };
 
-	*pid = fork();
-	if (*pid < 0)
+	child = fork();
+	if (child < 0)
 		return bace_fail_errno(e, errno, "start bace-shaperd");
-	if (!*pid)
+	if (!child)
 		become_daemon(me, path, argv, log_fd);
-	return wait_for_socket(*pid, socket_path, log_path, e);
+	rc = wait_for_socket(child, socket_path, log_path, e);
+	/* One that failed is reaped: its number may be another's by now. */
+	if (rc)
+		daemon_forget_state();
+	else
+		*pid = child;
+	return rc;
 }
 
 void daemon_stop(pid_t pid)

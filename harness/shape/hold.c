@@ -17,9 +17,6 @@
 #define DEFAULT_SOCKET "/run/bace/shaperd.sock"
 #define KEEPALIVE_MS 1000
 
-static const char *const delay_names[] = {
-	[DELAY_NONE] = "none", [DELAY_NETEM] = "netem", [DELAY_NFQUEUE] = "nfqueue" };
-
 struct holder {
 	const struct shape_hold *how;
 	struct shaperd_client *client;
@@ -86,7 +83,7 @@ static json_t *answer_show(struct holder *h)
 		json_array_append_new(links, json_pack("{s:s,s:i,s:I,s:I,s:I}", "region", h->spec.links[i].name, "index",
 			(int)h->spec.links[i].region, "latency_ns", (json_int_t)st.v[i].latency_ns, "delay_packets",
 			(json_int_t)st.v[i].delay_packets, "delay_drops", (json_int_t)st.v[i].delay_drops));
-	json_t *j = json_pack("{s:I,s:s,s:f,s:b,s:I,s:I,s:o}", "pid", (json_int_t)getpid(), "delay", delay_names[h->spec.delay],
+	json_t *j = json_pack("{s:I,s:s,s:f,s:b,s:I,s:I,s:o}", "pid", (json_int_t)getpid(), "delay", delay_words[h->spec.delay],
 			      "left_s", h->until_ns ? (double)(h->until_ns - bace_mono_ns()) / 1e9 : 0.0, "delay_alive",
 			      st.delay_alive, "lateness_p99_ns", (json_int_t)st.lateness_p99_ns, "drift_repairs",
 			      (json_int_t)st.drift_repairs, "links", links);

@@ -12,7 +12,10 @@
 #include "harness/shape/holder.h"
 
 #define MESSAGE_MAX (64u << 20)
-#define PATIENCE_S 60
+#define PATIENCE_S 60		/* of who asks */
+/* Of the holder, each way: it must keep the lease alive meanwhile. A call may wait
+ * for so long once more. */
+#define HOLDER_PATIENCE_S 2
 
 static socklen_t address(struct sockaddr_un *sa)
 {
@@ -23,9 +26,9 @@ static socklen_t address(struct sockaddr_un *sa)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(name) - 1);
 }
 
-static void be_patient(int fd)
+static void be_patient(int fd, int seconds)
 {
-	const struct timeval tv = { .tv_sec = PATIENCE_S };
+	const struct timeval tv = { .tv_sec = seconds };
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
@@ -56,10 +59,11 @@ static bool is_one_of_us(int fd)
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && (!peer.uid || peer.uid == geteuid());
 }
 
-static int send_json(int fd, json_t *j)
+static int send_json(int fd, json_t *j, int seconds)
 {
 	CLEANUP_FREE char *text = json_dumps(j, JSON_COMPACT);
 	size_t n = text ? strlen(text) : 0, sent = 0;
+	int64_t until_ns = bace_mono_ns() + seconds * 1000000000ll;
 
 	json_decref(j);
 	while (sent < n) {
@@ -67,20 +71,23 @@ static int send_json(int fd, json_t *j)
 
 		if (k < 0)
 			return -errno;
+		if (bace_mono_ns() > until_ns)
+			return -ETIMEDOUT;
 		sent += (size_t)k;
 	}
 	return n && !shutdown(fd, SHUT_WR) ? 0 : -EIO;
 }
 
-static json_t *receive_json(int fd)
+static json_t *receive_json(int fd, int seconds)
 {
+	int64_t until_ns = bace_mono_ns() + seconds * 1000000000ll;
 	struct bace_buf b = { 0 };
 	json_t *j = NULL;
 	char buf[65536];
 	ssize_t n;
 
 	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
-		if (b.len + (size_t)n > MESSAGE_MAX || bace_buf_add(&b, buf, (size_t)n))
+		if (b.len + (size_t)n > MESSAGE_MAX || bace_buf_add(&b, buf, (size_t)n) || bace_mono_ns() > until_ns)
 			break;
 	if (!n && b.len)
 		j = json_loadb(b.p, b.len, JSON_REJECT_DUPLICATES, NULL);
@@ -90,14 +97,14 @@ static json_t *receive_json(int fd)
 
 json_t *holder_receive(int fd)
 {
-	be_patient(fd);
-	return is_one_of_us(fd) ? receive_json(fd) : NULL;
+	be_patient(fd, HOLDER_PATIENCE_S);
+	return is_one_of_us(fd) ? receive_json(fd, HOLDER_PATIENCE_S) : NULL;
 }
 
 void holder_answer(int fd, json_t *answer)
 {
 	/* Who asked and went away needs no answer. */
-	if (send_json(fd, answer))
+	if (send_json(fd, answer, HOLDER_PATIENCE_S))
 		bace_log(BACE_DEBUG, "shape", "a client went away");
 }
 
@@ -114,14 +121,14 @@ int holder_ask(json_t *request, json_t **answer, struct bace_err *e)
 		json_decref(request);
 		return bace_fail(e, ENOENT, "no `bace shape apply' holds anything here");
 	}
-	be_patient(fd);
+	be_patient(fd, PATIENCE_S);
 	/* Abstract names have no owner: who answers must be root or us. */
 	if (!is_one_of_us(fd)) {
 		json_decref(request);
 		return bace_fail(e, EACCES, "the process that holds the shaping here is another user's");
 	}
-	rc = send_json(fd, request);
-	*answer = rc ? NULL : receive_json(fd);
+	rc = send_json(fd, request, PATIENCE_S);
+	*answer = rc ? NULL : receive_json(fd, PATIENCE_S);
 	if (!*answer)
 		return bace_fail(e, EIO, "the process that holds the shaping here does not answer");
 	error = json_string_value(json_object_get(*answer, "error"));

@@ -5,6 +5,8 @@
 
 #include "harness/shape/shape.h"
 
+extern const char *const delay_words[];	/* by enum delay_kind */
+
 /* One holder a network namespace: -EADDRINUSE when there is one. */
 int holder_listen(int *fd, struct bace_err *e);
 /* Sends `request` (taken) to the holder here and reads its answer. -ENOENT: there is none. */

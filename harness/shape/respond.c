@@ -112,8 +112,9 @@ static int udp_source(int fd, double bps, double seconds, unsigned client_port)
 static int serve(int fd)
 {
 	char line[PROBE_LINE], what[16];
-	double a = 0, b = 0;
+	double a = 0, b = 0, seconds;
 	unsigned version, port = 0;
+	bool source;
 	int n, rc;
 
 	probe_timeouts(fd, REQUEST_S);
@@ -121,17 +122,22 @@ static int serve(int fd)
 	if (rc)
 		return rc;
 	n = sscanf(line, "bace-probe %u %15s %lf %lf %u", &version, what, &a, &b, &port);
-	if (n < 3 || version != PROBE_VERSION || !(a > 0 && (n > 3 || a <= PROBE_SECONDS_MAX)))
+	if (n < 3 || version != PROBE_VERSION)
 		return probe_printf(fd, "error this is a bace shape respond of version %d\n", PROBE_VERSION);
+	source = !strcmp(what, "udp-source");
+	seconds = source ? b : a;
+	/* Anybody may ask: all else of a request is used only within these. */
+	if (n != (source ? 5 : 3) || !(seconds > 0 && seconds <= PROBE_SECONDS_MAX))
+		return probe_printf(fd, "error a request that makes no sense\n");
 	probe_timeouts(fd, PATIENCE_S);
-	alarm((unsigned)(n > 3 ? b : a) + 2 * PATIENCE_S);
+	alarm((unsigned)ceil(seconds) + 2 * PATIENCE_S);
 	if (!strcmp(what, "tcp-sink"))
 		return tcp_sink(fd, a);
 	if (!strcmp(what, "tcp-source"))
 		return tcp_source(fd, a);
 	if (!strcmp(what, "udp-sink"))
 		return udp_sink(fd, a);
-	if (!strcmp(what, "udp-source") && n == 5 && a <= UDP_BPS_MAX && b > 0 && b <= PROBE_SECONDS_MAX && port > 0 && port < 65536)
+	if (source && a > 0 && a <= UDP_BPS_MAX && port > 0 && port < 65536)
 		return udp_source(fd, a, b, port);
 	return probe_printf(fd, "error a request that makes no sense\n");
 }

@@ -19,6 +19,9 @@ int shape_find_host(const struct shape_file *f, const char *name, int *host, str
  * shape_spec_free, also after a failure. */
 int shape_spec_of(const struct shape_file *f, int host, enum delay_kind delay, struct shape_spec *out,
 		  struct bace_err *e);
+/* Without a controller each of a region's hosts has an even part of its links,
+ * so that together they never send more: how many parts. A gateway has them whole. */
+int shape_hosts_sharing(const struct shape_file *f, int region);
 /* The delay backend for this file on this machine, and why (static string). */
 enum delay_kind shape_choose_delay(const struct shape_file *f, int host, const char **why);
 
@@ -116,11 +119,16 @@ int shape_measure_paths(struct shape_file *f, int host, const struct shape_spec 
 			void (*said)(const char *region, double rtt_min_s), struct bace_err *e);
 
 /* ---- verdicts (pure) ---- */
+enum shape_verdict { SHAPE_WITHIN, SHAPE_OUT, SHAPE_UNDECIDED };
+/* Within: all of the interval is in what is allowed; out: the value is not. */
+enum shape_verdict shape_judge(const struct shape_interval *seen, double low, double high);
 double shape_planned_loss(const struct shape_path *p);
 /* Two-sided 99 % interval of the loss of n packets of which k were lost, wider
  * where losses come in bursts. */
 struct shape_interval shape_loss_interval(const struct shape_path *p, uint64_t sent, uint64_t received);
 struct shape_interval shape_median_interval(double *v, int n);	/* sorts */
+/* Student's, of values in order of time, by the means of ten batches where there are
+ * 20 values and more; wider where they follow each other. */
 struct shape_interval shape_mean_interval(const double *v, int n);
 
 #endif

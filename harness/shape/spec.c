@@ -79,9 +79,7 @@ static uint64_t buffer_of(const struct shape_path *p, int64_t rtt_ns)
 	return 0;
 }
 
-/* Without a controller each of a region's hosts has an even part of its links,
- * so that together they never send more. A gateway has them whole. */
-static int hosts_sharing(const struct shape_file *f, int region)
+int shape_hosts_sharing(const struct shape_file *f, int region)
 {
 	int n = 0;
 
@@ -138,7 +136,7 @@ int shape_spec_of(const struct shape_file *f, int host, enum delay_kind delay, s
 
 		if (!out && !in)
 			continue;
-		make_link(f, r, hosts_sharing(f, h->region), out, in, l);
+		make_link(f, r, shape_hosts_sharing(f, h->region), out, in, l);
 		s->n_links++;
 		if (l->jitter_ns > l->latency_ns)
 			return bace_fail(e, EINVAL, "link `%s': jitter %s is above the %s that are left once the path's own "

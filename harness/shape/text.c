@@ -1,11 +1,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "harness/shape/shape.h"
+#include "harness/shape/holder.h"
 #include "profiles/names.h"
 
-static const char *const delay_names[] = {
-	[DELAY_NONE] = "none", [DELAY_NETEM] = "netem", [DELAY_NFQUEUE] = "nfqueue" };
+const char *const delay_words[] = { [DELAY_NONE] = "none", [DELAY_NETEM] = "netem", [DELAY_NFQUEUE] = "nfqueue" };
 
 static json_t *prefixes_json(const struct shape_prefix *v, int n)
 {
@@ -76,7 +75,7 @@ json_t *shape_plan_json(const struct shape_file *f, int host, const struct shape
 		json_array_append_new(links, link_json(f, host, s, &s->links[i]));
 	return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:I,s:o}", "file", f->path, "host", h->name, "region",
 		f->regions[h->region].name, "mode", shape_mode_names[f->mode], "egress", s->egress, "ingress", s->ingress,
-		"delay", delay_names[s->delay], "delay_why", why, "mtu", (int)s->mtu, "gso_max_bytes",
+		"delay", delay_words[s->delay], "delay_why", why, "mtu", (int)s->mtu, "gso_max_bytes",
 		(json_int_t)s->gso_max_bytes, "links", links);
 }
 
@@ -137,7 +136,7 @@ int shape_plan_text(const struct shape_file *f, int host, const struct shape_spe
 	const struct shape_host *h = &f->hosts[host];
 	int rc = bace_buf_addf(b, "%s%sregion %s, %s, egress %s%s%s, MTU %u; delay by %s (%s)\n", h->name,
 			       h->name[0] ? ": " : "", f->regions[h->region].name, shape_mode_names[f->mode], s->egress,
-			       s->ingress[0] ? ", ingress " : "", s->ingress, s->mtu, delay_names[s->delay], why);
+			       s->ingress[0] ? ", ingress " : "", s->ingress, s->mtu, delay_words[s->delay], why);
 
 	for (int i = 0; i < s->n_links && !rc; i++)
 		rc = link_text(f, host, s, &s->links[i], b);

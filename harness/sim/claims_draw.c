@@ -164,18 +164,36 @@ static int total_gpus(const struct cluster *c)
 	return n;
 }
 
-/* The first job at 0. The gap is that of the plain variant with eight jobs. */
-static void set_arrivals(struct scene *s, const struct draw *d, enum claims_variant v)
+static double mean_gap_s(const struct scene *s, enum claims_variant v)
 {
-	double work = 0, t = 0, gap;
+	double work = 0;
 
 	for (int i = 0; i < JOBS; i++)
 		work += gpu_seconds(s, i);
-	gap = work / JOBS / (POISSON_LOAD * total_gpus(&s->e.cluster) / gpu_factor(v));
+	return work / JOBS / (POISSON_LOAD * total_gpus(&s->e.cluster) / gpu_factor(v));
+}
+
+/* The first job at 0. The gap is that of the plain variant with eight jobs: a
+ * variant changes one thing, and work at K* depends on the links. */
+static int set_arrivals(struct scene *s, const struct draw *d, const int *choice, enum claims_variant v,
+			struct bace_err *err)
+{
+	double gap_s = mean_gap_s(s, v), t = 0;
+	struct scene plain;
+	int rc;
+
+	if (link_factor(v) != 1) {
+		rc = scene_build(&plain, d, choice, CLAIMS_PLAIN, err);
+		if (rc)
+			return rc;
+		gap_s = mean_gap_s(&plain, CLAIMS_PLAIN);
+		scene_free(&plain);
+	}
 	for (int i = 0; i < s->e.n_jobs; i++) {
 		s->e.jobs[i].arrival_s = t;
-		t += gap * d->gap[i];
+		t += gap_s * d->gap[i];
 	}
+	return 0;
 }
 
 int scene_build(struct scene *s, const struct draw *d, const int *choice, enum claims_variant v,
@@ -201,10 +219,10 @@ int scene_build(struct scene *s, const struct draw *d, const int *choice, enum c
 	}
 	int rc = job_models_build(e, &s->models, err);
 
+	if (!rc && choice[CHOICE_ARRIVALS])
+		rc = set_arrivals(s, d, choice, v, err);
 	if (rc)
 		scene_free(s);
-	else if (choice[CHOICE_ARRIVALS])
-		set_arrivals(s, d, v);
 	return rc;
 }
 

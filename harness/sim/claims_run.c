@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +159,7 @@ struct claims_run {
 	const struct experiment *base;
 	const struct claims_options *o;
 	struct claims *out;
+	atomic_bool no_memory;		/* for the text of an error */
 };
 
 static void work(void *arg, int i)
@@ -170,7 +172,7 @@ static void work(void *arg, int i)
 	int rc = draw_alloc(&d, w->base);
 
 	if (rc) {
-		out->error = strdup("out of memory");
+		atomic_store(&w->no_memory, true);
 		return;
 	}
 	bace_rng_init(&r, w->o->seed + (uint64_t)i, STREAM_SCENARIO);
@@ -179,8 +181,9 @@ static void work(void *arg, int i)
 		rc = draw_choices(&d, &r, out, &err);
 	if (!rc)
 		rc = run_arms(&d, out, &err);
-	if (rc)
-		out->error = strdup(err.msg);
+	/* An error is told by its text: one that cannot be copied must not pass for none. */
+	if (rc && !(out->error = strdup(err.msg)))
+		atomic_store(&w->no_memory, true);
 	draw_free(&d);
 }
 
@@ -197,6 +200,8 @@ int claims_run(const struct experiment *base, const struct claims_options *o, st
 	if (!out->scenarios)
 		return bace_fail(err, ENOMEM, "%d scenarios: out of memory", o->n_scenarios);
 	rc = pool_run(o->n_scenarios, o->n_threads, work, &w, o->on_progress, o->arg, err);
+	if (!rc && atomic_load(&w.no_memory))
+		rc = bace_fail(err, ENOMEM, "scenarios: out of memory");
 	for (int i = 0; !rc && i < out->n; i++)
 		if (out->scenarios[i].error)
 			rc = bace_fail(err, EIO, "scenario %d: %s", i + 1, out->scenarios[i].error);

@@ -73,7 +73,7 @@ static void account(struct sim *s, int stage, double ready, double start, double
 	struct stage *st = &s->stages[stage];
 	struct timeline_op t = { .stage = stage, .kind = st->next.kind, .chunk = st->next.chunk,
 		.micro_batch = st->next.micro_batch, .start = start, .end = end,
-		.waited = start - ready, .held = st->free - end };
+		.waited = span(ready, start), .held = span(end, st->free) };
 
 	if (m && start > ready) {
 		t.split = wait_for(ready, m);
@@ -230,7 +230,7 @@ static void summarise(struct sim *s)
 			out->waiting[i] = step - st->busy;
 		if (out->stages)
 			out->stages[i] = (struct stage_times){ .busy = st->busy, .waiting = st->waited,
-				.held = st->held, .drained = step - st->free };
+				.held = st->held, .drained = span(st->free, step) };
 	}
 }
 

@@ -60,13 +60,19 @@ static inline double later(double a, double b)
 	return a > b ? a : b;
 }
 
+/* Between two times that never come, behind a dead link, nothing lies. */
+static inline double span(double from, double to)
+{
+	return to == from ? 0 : to - from;
+}
+
 /* What a stage that was ready at `ready` waited for until the message came. */
 static inline struct wait_split wait_for(double ready, const struct message *m)
 {
 	double made = later(ready, m->made), left = later(ready, m->left);
 
-	return (struct wait_split){ .compute = made - ready, .serialisation = left - made,
-				    .latency = later(ready, m->arrives) - left };
+	return (struct wait_split){ .compute = span(ready, made), .serialisation = span(made, left),
+				    .latency = span(left, later(ready, m->arrives)) };
 }
 
 #endif

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct running_sweep {
 	const struct sweep_options *o;
 	struct job_models models;	/* shared when jobs do not vary */
 	struct sweep *out;
+	atomic_bool no_memory;		/* for the text of an error */
 };
 
 /* ---- what a seed draws ---- */
@@ -176,7 +178,9 @@ static void work(void *arg, int i)
 	if (rc) {
 		for (int m = 0; m < N_METRICS; m++)
 			c->metric[m] = NAN;
-		c->error = strdup(err.msg);
+		/* An error is told by its text: one that cannot be copied must not pass for none. */
+		if (!(c->error = strdup(err.msg)))
+			atomic_store(&w->no_memory, true);
 	}
 	c->done = true;
 	job_models_free(&models);
@@ -225,6 +229,8 @@ int sweep_run(const struct experiment *exp, const struct sweep_options *o, struc
 		rc = job_models_build(exp, &w.models, err);
 	if (!rc)
 		rc = pool_run(n, o->n_threads, work, &w, o->on_progress, o->arg, err);
+	if (!rc && atomic_load(&w.no_memory))
+		rc = bace_fail(err, ENOMEM, "sweep of %d cells: out of memory", out->n_cells);
 	job_models_free(&w.models);
 	if (rc)
 		sweep_free(out);

@@ -1,10 +1,10 @@
 /* A shard as a file: JSON, doubles with 17 digits (exact), NAN as null. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "harness/sim/sim.h"
 
 #define FORMAT "bace-sweep-1"
@@ -12,17 +12,12 @@
 
 /* ---- out ---- */
 
-static json_t *number(double v)
-{
-	return isfinite(v) ? json_real(v) : json_null();
-}
-
 static json_t *numbers(const double *v, int n)
 {
 	json_t *a = json_array();
 
 	for (int i = 0; i < n; i++)
-		json_array_append_new(a, number(v[i]));
+		json_array_append_new(a, json_number(v[i]));
 	return a;
 }
 
@@ -129,10 +124,13 @@ static bool read_cell(const json_t *o, struct sweep *s)
 	c = &s->cells[i];
 	c->done = true;
 	c->error = error ? strdup(error) : NULL;
+	if (error && !c->error)
+		return false;
 	if (!read_numbers(json_object_get(o, "metrics"), c->metric, N_METRICS))
 		return false;
+	/* A sweep of one seed keeps its jobs. */
 	if (!jct)
-		return true;
+		return s->n_seeds > 1 || c->error;
 	if (json_array_size(jct) != (size_t)s->n_jobs)
 		return false;
 	c->jct_s = calloc((size_t)s->n_jobs + 1, sizeof(double));

@@ -40,7 +40,7 @@ static int check_shape(const struct trace_shape *s, struct bace_err *e)
 				 "from 0", s->least_s, s->median_s, s->most_s);
 	if (!(s->sigma >= 0) || s->sigma > 10)
 		return bace_fail(e, EINVAL, "sigma %g: must be 0 to 10", s->sigma);
-	for (int i = 0; i < s->n_sizes; i++) {
+	for (int i = 0; i < s->n_sizes && i < TRACE_MAX_SIZES; i++) {
 		if (s->gpus[i] < 1 || s->gpus[i] > TRACE_MAX_GPUS)
 			return bace_fail(e, EINVAL, "%d GPUs: must be 1 to %d", s->gpus[i], TRACE_MAX_GPUS);
 		if (!(s->weight[i] >= 0) || isinf(s->weight[i]))

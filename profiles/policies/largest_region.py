@@ -2,7 +2,7 @@
 """An external policy: the largest region with room, first come, first served.
 
 One JSON line in (the view and the queue), one JSON line out (placements); see
-harness/policy/external.c for every field. In an experiment:
+docs/policy.md for every field. In an experiment:
     { name = "external"; command = "python3 largest_region.py"; timeout = "5s"; }
 """
 import json

@@ -34,6 +34,7 @@ void fate_configure(struct fate *f, const struct shape_link *l, const int16_t *t
 	bace_rng_init(&f->rng, l->impair.seed ? l->impair.seed : (uint64_t)bace_mono_ns(), l->region);
 	f->last_jitter = bace_rng_uniform(&f->rng);
 	f->last_loss = bace_rng_uniform(&f->rng);
+	f->last_reorder = bace_rng_uniform(&f->rng);
 	f->state = 0;
 	f->since_reorder = 0;
 }
@@ -97,7 +98,8 @@ static bool overtakes(struct fate *f)
 
 	if (f->impair.reorder <= 0)
 		return false;
-	if (++f->since_reorder < gap || bace_rng_uniform(&f->rng) >= f->impair.reorder)
+	if (++f->since_reorder < gap ||
+	    correlated(&f->rng, f->impair.reorder_corr, &f->last_reorder) >= f->impair.reorder)
 		return false;
 	f->since_reorder = 0;
 	return true;

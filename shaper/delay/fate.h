@@ -14,7 +14,7 @@ struct fate {
 	double loss;
 	struct shape_impair impair;
 	struct bace_rng rng;
-	double last_jitter, last_loss;	/* uniform numbers that correlation drags along */
+	double last_jitter, last_loss, last_reorder;	/* uniform numbers that correlation drags along */
 	int state;			/* of the loss model */
 	uint32_t since_reorder;
 };

@@ -81,9 +81,7 @@ static int take_packet(struct delay_line *d, const struct nlmsghdr *nlh, const s
 	int64_t delay_ns;
 
 	if (rc == 1) {
-		if (nlh->nlmsg_type == NLMSG_ERROR)
-			d->queue.stale_verdicts++;
-		return 0;
+		return nfqueue_take_error(&d->queue, nlh);
 	}
 	if (rc)
 		return rc;
@@ -238,8 +236,11 @@ static void *run(void *arg)
 	if (!rc)
 		let_all_go(d);
 	d->alive = false;
-	if (rc)
+	if (rc) {
+		/* A queue that is bound and not read fills up and drops, --queue-bypass or not. */
+		nfqueue_close(&d->queue);
 		snprintf(d->why_dead, sizeof(d->why_dead), "the delay line stopped: %s", strerror(-rc));
+	}
 	pthread_mutex_unlock(&d->lock);
 	free(r);
 	if (rc && write(d->dead_fd, &one, sizeof(one)) < 0)
@@ -290,6 +291,13 @@ int delay_line_start(const struct shape_spec *s, uint32_t max_pkts, struct delay
 		return bace_fail(e, ENOMEM, "delay line: out of memory");
 	d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	d->dead_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (d->wake_fd < 0 || d->dead_fd < 0) {
+		rc = bace_fail_errno(e, errno, "delay line: eventfd");
+		bace_cleanup_close(&d->wake_fd);
+		bace_cleanup_close(&d->dead_fd);
+		free(d);
+		return rc;
+	}
 	/* A reader of statistics must not hold up the real-time thread. */
 	pthread_mutexattr_init(&inherit);
 	pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT);
@@ -364,7 +372,7 @@ int delay_line_set_max(struct delay_line *d, uint32_t max_pkts, struct bace_err 
 	int rc;
 
 	pthread_mutex_lock(&d->lock);
-	rc = nfqueue_set_max(&d->queue, max_pkts, e);
+	rc = d->alive ? nfqueue_set_max(&d->queue, max_pkts, e) : bace_fail(e, EPIPE, "%s", d->why_dead);
 	pthread_mutex_unlock(&d->lock);
 	return rc;
 }

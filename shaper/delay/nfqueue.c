@@ -13,6 +13,7 @@
 #define RECEIVE_BUFFER (64 << 20)
 #define VERDICTS_MAX 512
 #define VERDICT_BYTES 32
+#define SEQ_SET_MAX 1	/* verdicts have 0 */
 
 struct verdict_message {
 	struct nlmsghdr nlh;
@@ -101,6 +102,7 @@ int nfqueue_set_max(struct nfqueue *q, uint32_t max_pkts, struct bace_err *e)
 	 * are in flight on it: ask for no answer. */
 	mnl_attr_put_u32(nlh, NFQA_CFG_QUEUE_MAXLEN, htonl(max_pkts));
 	nlh->nlmsg_flags = NLM_F_REQUEST;
+	nlh->nlmsg_seq = SEQ_SET_MAX;
 	rc = mnl_socket_sendto(q->nl.sock, nlh, nlh->nlmsg_len) < 0 ? -errno : 0;
 	return rc ? bace_fail_errno(e, -rc, "set the length of nfqueue %u", NFQUEUE_NUMBER) : 0;
 }
@@ -110,11 +112,25 @@ void nfqueue_close(struct nfqueue *q)
 	netlink_close(&q->nl);
 	free(q->verdicts);
 	q->verdicts = NULL;
+	q->n_verdicts = 0;
 }
 
 int nfqueue_fd(const struct nfqueue *q)
 {
 	return mnl_socket_get_fd(q->nl.sock);
+}
+
+int nfqueue_take_error(struct nfqueue *q, const struct nlmsghdr *nlh)
+{
+	const struct nlmsgerr *err = mnl_nlmsg_get_payload(nlh);
+
+	if (nlh->nlmsg_type != NLMSG_ERROR || mnl_nlmsg_get_payload_len(nlh) < sizeof(*err) || !err->error)
+		return 0;
+	/* With its old length the queue would drop what is to wait in it. */
+	if (nlh->nlmsg_seq == SEQ_SET_MAX)
+		return err->error;
+	q->stale_verdicts++;
+	return 0;
 }
 
 static int64_t timestamp_ns(const struct nlattr *a)

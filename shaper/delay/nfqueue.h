@@ -25,8 +25,13 @@ struct nfqueue_packet {
 /* In the calling thread's network namespace. */
 int nfqueue_open(struct nfqueue *q, uint32_t max_pkts, struct bace_err *e);
 void nfqueue_close(struct nfqueue *q);
+/* Not waited for: whether the kernel took it comes with the packets. */
 int nfqueue_set_max(struct nfqueue *q, uint32_t max_pkts, struct bace_err *e);
 int nfqueue_fd(const struct nfqueue *q);
+
+/* From one message that is no packet: a verdict that came too late is counted, a
+ * refused length is -errno. */
+int nfqueue_take_error(struct nfqueue *q, const struct nlmsghdr *nlh);
 
 /* From one message; 1: not a packet. */
 int nfqueue_parse(const struct nlmsghdr *nlh, struct nfqueue_packet *p);

@@ -72,6 +72,8 @@ static int restore(uint8_t family, const char *text, struct bace_err *e)
 	int rc = process_run(tools_of(family).restore, args, text, &output, e);
 
 	bace_buf_free(&output);
+	if (rc == -ENOENT && e)
+		return bace_fail(e, ENOENT, "%s (Debian package iptables)", e->msg);
 	return rc;
 }
 
@@ -86,6 +88,13 @@ static bool table_exists(uint8_t family)
 			   4096, &names, &n, NULL))
 		return true;
 	return strstr(names, "mangle");
+}
+
+/* Without the kernel's part legacy rules cannot stand; the tool then fails. */
+static bool no_legacy_tables(uint8_t family)
+{
+	return access(family == AF_INET ? "/proc/thread-self/net/ip_tables_names"
+					: "/proc/thread-self/net/ip6_tables_names", F_OK) != 0;
 }
 
 /* Jumps to our chain that stand in a saved table, as the lines that delete them. */
@@ -104,13 +113,6 @@ static int removal_text(const char *saved, struct bace_buf *out)
 			rc = bace_buf_addf(out, "-D%.*s\n", (int)n - 2, line + 2);
 	}
 	return rc ? rc : bace_buf_addf(out, "-F " CHAIN "\n-X " CHAIN "\nCOMMIT\n");
-}
-
-/* Without the kernel's part legacy rules cannot stand; the tool then fails. */
-static bool no_legacy_tables(uint8_t family)
-{
-	return access(family == AF_INET ? "/proc/thread-self/net/ip_tables_names"
-					: "/proc/thread-self/net/ip6_tables_names", F_OK) != 0;
 }
 
 static int clear_family(uint8_t family, struct bace_err *e)
@@ -138,26 +140,100 @@ static int clear_family(uint8_t family, struct bace_err *e)
 
 int delay_rules_clear_leftovers(struct bace_err *e)
 {
+	struct bace_err later;
 	int rc = clear_family(AF_INET, e);
+	int rc6 = clear_family(AF_INET6, rc ? &later : e);
 
-	return rc ? rc : clear_family(AF_INET6, e);
+	return rc ? rc : rc6;
 }
 
-static int install_family(bool *installed, uint8_t family, const struct shape_spec *s, struct bace_err *e)
+/* ---- do they stand? ---- */
+
+/* Without a process for it where that can be: somebody else's change of the table
+ * is seen by its size. */
+static bool unchanged(const struct delay_family *f, uint8_t family)
+{
+	struct rules_mark now;
+
+	return f->mark.entries && !no_legacy_tables(family) && table_exists(family) && !rules_mark_read(family, &now) &&
+	       now.entries == f->mark.entries && now.bytes == f->mark.bytes;
+}
+
+static void take_mark(struct delay_family *f, uint8_t family)
+{
+	f->mark = (struct rules_mark){ 0 };
+	if (!no_legacy_tables(family) && table_exists(family))
+		rules_mark_read(family, &f->mark);
+}
+
+/* The jump, the chain and as many rules in it as we put there. */
+bool delay_rules_in(const char *saved, const char *ifname, int n_rules)
+{
+	static const char rule[] = "-A " CHAIN " ";
+	bool jumps = false;
+	char jump[80];
+	int n = 0;
+
+	snprintf(jump, sizeof(jump), "-A PREROUTING -i %s -j " CHAIN, ifname);
+	for (const char *line = saved; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+		size_t len = strcspn(line, "\n");
+
+		jumps |= len == strlen(jump) && !memcmp(line, jump, len);
+		n += !strncmp(line, rule, strlen(rule)) && memmem(line, len, "-j NFQUEUE", strlen("-j NFQUEUE"));
+	}
+	return jumps && n == n_rules;
+}
+
+static int family_stands(struct delay_family *f, uint8_t family, const char *ifname, struct bace_err *e)
+{
+	const char *const args[] = { "-t", "mangle", NULL };
+	struct bace_buf saved = { 0 };
+	int rc;
+
+	if (!f->installed || unchanged(f, family))
+		return 1;
+	rc = process_run(tools_of(family).save, args, NULL, &saved, e);
+	if (!rc)
+		rc = delay_rules_in(saved.p ? saved.p : "", ifname, f->n_rules);
+	bace_buf_free(&saved);
+	if (rc > 0)
+		take_mark(f, family);
+	else if (!rc)
+		f->installed = false;
+	return rc < 0 ? bace_err_context(e, "look for the NFQUEUE rule") : rc;
+}
+
+int delay_rules_stand(struct delay_rules *r, struct bace_err *e)
+{
+	int rc = family_stands(&r->v4, AF_INET, r->ifname, e), rc6;
+
+	if (rc < 0)
+		return rc;
+	rc6 = family_stands(&r->v6, AF_INET6, r->ifname, e);
+	if (!rc || !rc6)
+		r->digest = 0;
+	return rc6 < 0 ? rc6 : rc && rc6;
+}
+
+/* ---- installing ---- */
+static int install_family(struct delay_family *f, uint8_t family, const struct shape_spec *s, struct bace_err *e)
 {
 	struct bace_buf text = { 0 };
-	int rc = 0;
+	int n = count_prefixes(s, family), rc = 0;
 
-	if (!*installed && !count_prefixes(s, family))
+	if (!f->installed && !n)
 		return 0;
-	if (!*installed)
+	if (!f->installed)
 		rc = clear_family(family, e);
-	if (!rc && delay_rules_text(s, family, !*installed, &text))
+	if (!rc && delay_rules_text(s, family, !f->installed, &text))
 		rc = bace_fail(e, ENOMEM, "out of memory");
 	if (!rc)
 		rc = restore(family, text.p, e);
-	if (!rc)
-		*installed = true;
+	if (!rc) {
+		f->installed = true;
+		f->n_rules = n > RULES_MAX ? 1 : n;
+		take_mark(f, family);
+	}
 	bace_buf_free(&text);
 	return rc ? bace_err_context(e, "install the NFQUEUE rule") : 0;
 }
@@ -174,18 +250,20 @@ static int text_digest(const struct shape_spec *s, uint64_t *digest)
 	return rc;
 }
 
-int delay_rules_install(struct delay_rules *r, const struct shape_spec *s, struct bace_err *e)
+int delay_rules_install(struct delay_rules *r, const struct shape_spec *s, size_t *n_changes, struct bace_err *e)
 {
 	uint64_t digest;
-	int rc = text_digest(s, &digest);
+	int rc = text_digest(s, &digest), stand = 0;
 
 	if (rc)
 		return bace_fail(e, -rc, "out of memory");
-	if ((r->v4 || r->v6) && r->digest == digest)
-		return 0;
+	if (delay_rules_installed(r))
+		stand = delay_rules_stand(r, e);
+	if (stand < 0 || (stand && r->digest == digest))
+		return stand < 0 ? stand : 0;
 
 	/* A jump from another interface cannot be edited in place. */
-	if ((r->v4 || r->v6) && strcmp(r->ifname, s->egress))
+	if (delay_rules_installed(r) && strcmp(r->ifname, s->egress))
 		rc = delay_rules_remove(r, e);
 	if (rc)
 		return rc;
@@ -194,28 +272,34 @@ int delay_rules_install(struct delay_rules *r, const struct shape_spec *s, struc
 	if (!rc)
 		rc = install_family(&r->v6, AF_INET6, s, e);
 	r->digest = rc ? 0 : digest;
+	if (!rc && n_changes)
+		++*n_changes;
 	return rc;
 }
 
-static int remove_family(bool *installed, uint8_t family, const char *ifname, struct bace_err *e)
+static int remove_family(struct delay_family *f, uint8_t family, const char *ifname, struct bace_err *e)
 {
 	char text[256];
 	int rc;
 
-	if (!*installed)
+	if (!f->installed)
 		return 0;
 	snprintf(text, sizeof(text),
 		 "*mangle\n-D PREROUTING -i %s -j " CHAIN "\n-F " CHAIN "\n-X " CHAIN "\nCOMMIT\n", ifname);
 	rc = restore(family, text, e);
+	/* Where others have taken some of it, what stands has to be looked up. */
+	if (rc)
+		rc = clear_family(family, e);
 	if (!rc)
-		*installed = false;
+		f->installed = false;
 	return rc ? bace_err_context(e, "remove the NFQUEUE rule") : 0;
 }
 
 int delay_rules_remove(struct delay_rules *r, struct bace_err *e)
 {
+	struct bace_err later;
 	int rc = remove_family(&r->v4, AF_INET, r->ifname, e);
-	int rc6 = remove_family(&r->v6, AF_INET6, r->ifname, rc ? NULL : e);
+	int rc6 = remove_family(&r->v6, AF_INET6, r->ifname, rc ? &later : e);
 
 	return rc ? rc : rc6;
 }

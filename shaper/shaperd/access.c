@@ -76,9 +76,16 @@ static bool well_formed_link(const struct shape_link *l)
 	       (unsigned)l->impair.loss_model <= LOSS_4STATE && is_bool(&l->impair.ecn);
 }
 
+/* Names go into iptables' input: nothing there that the kernel would not call an
+ * interface. */
+static bool well_formed_ifname(const char name[IFNAMSIZ])
+{
+	return terminated(name, IFNAMSIZ) && (!name[0] || shape_is_ifname(name));
+}
+
 static bool well_formed(const struct shape_spec *s)
 {
-	if (!terminated(s->egress, sizeof(s->egress)) || !terminated(s->ingress, sizeof(s->ingress)) ||
+	if (!well_formed_ifname(s->egress) || !well_formed_ifname(s->ingress) ||
 	    (unsigned)s->delay > DELAY_NFQUEUE || !is_bool(&s->fail_closed) ||
 	    !is_bool(&s->allow_control_interface) || !is_bool(&s->replace_foreign))
 		return false;

@@ -6,6 +6,8 @@
 #include "config.h"
 #include "shaper/shaperd/shaperd.h"
 
+#define CLEAR_PATIENCE_NS 3000000000LL
+
 static const char usage[] =
 	"usage: bace-shaperd --socket PATH [OPTIONS]\n"
 	"       bace-shaperd --clear [--state DIR]\n"
@@ -20,19 +22,23 @@ static const char usage[] =
 	"  --state DIR          journal of what was changed, for --clear after a crash\n"
 	"  --lease-timeout S    undo when nothing is heard from the client for so long\n"
 	"  --guard yes|no|auto  refuse the interface of the default route and foreign\n"
-	"                       qdiscs unless the client insists (auto: in the machine's\n"
-	"                       own network namespace)\n"
-	"  --clear              undo what an earlier process left, and exit\n"
+	"                       qdiscs unless the client insists (auto: unless it is sure\n"
+	"                       not to be in the machine's own network namespace)\n"
+	"  --clear              undo what an earlier process left, and exit; refused\n"
+	"                       beside one that runs\n"
 	"  --log-json, -v, -q   how to log\n";
 
 static int add_ifaces(struct shaperd_config *c, char *list)
 {
+	int before = c->n_ifaces;
+
 	for (char *save = NULL, *name = strtok_r(list, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
 		if (c->n_ifaces == SHAPERD_IFACES_MAX || strlen(name) >= IFNAMSIZ)
 			return -EINVAL;
 		snprintf(c->ifaces[c->n_ifaces++], IFNAMSIZ, "%s", name);
 	}
-	return 0;
+	/* A variable that is not set must not come to mean any interface. */
+	return c->n_ifaces > before ? 0 : -EINVAL;
 }
 
 static int add_prefix(struct shaperd_config *c, const char *text, struct bace_err *e)
@@ -76,7 +82,7 @@ static int take_option(struct shaperd_config *c, int opt, struct bace_err *e)
 		c->socket_path = optarg;
 		return 0;
 	case OPT_IFACE:
-		return add_ifaces(c, optarg) ? bace_fail(e, EINVAL, "--iface: too many, or too long a name") : 0;
+		return add_ifaces(c, optarg) ? bace_fail(e, EINVAL, "--iface: names no interface, too many, or too long a name") : 0;
 	case OPT_PREFIX:
 		return add_prefix(c, optarg, e);
 	case OPT_GROUP:
@@ -97,6 +103,15 @@ static int take_option(struct shaperd_config *c, int opt, struct bace_err *e)
 	default:
 		return bace_fail(e, EINVAL, "unknown option");
 	}
+}
+
+/* One that has been told to end may take a moment. */
+static int clear(const struct shaperd_config *c, struct bace_err *e)
+{
+	CLEANUP_CLOSE int only_fd = -1;
+	int rc = server_claim(&only_fd, CLEAR_PATIENCE_NS, e);
+
+	return rc ? rc : shaping_clear_leftovers(c->state_dir, e);
 }
 
 static int finish(struct bace_err *e, int rc)
@@ -139,6 +154,6 @@ int main(int argc, char **argv)
 		return BACE_EXIT_INPUT;
 	}
 	bace_log_setup(&log);
-	rc = c.clear ? shaping_clear_leftovers(c.state_dir, &e) : server_run(&c, &e);
+	rc = c.clear ? clear(&c, &e) : server_run(&c, &e);
 	return rc ? finish(&e, rc) : BACE_EXIT_OK;
 }

@@ -1,7 +1,8 @@
 /*
  * What travels between a client and bace-shaperd: fixed structs over a
  * SOCK_SEQPACKET unix socket. Both ends come from one build; the version
- * changes with the size of every struct that is sent.
+ * changes with the size of every struct that is sent, and by hand with what the
+ * sizes do not show.
  */
 #ifndef SHAPER_SHAPERD_PROTOCOL_H
 #define SHAPER_SHAPERD_PROTOCOL_H
@@ -9,9 +10,7 @@
 #include "shaper/shaper.h"
 
 #define SHAPERD_MAGIC 0x62616365u
-#define SHAPERD_REVISION 3u
-#define SHAPERD_VERSION \
-	(SHAPERD_REVISION << 24 ^ (uint32_t)sizeof(struct shape_spec) << 12 ^ (uint32_t)sizeof(struct shape_link))
+#define SHAPERD_REVISION 4u
 #define SHAPERD_LINKS_PER_MESSAGE 32
 #define SHAPERD_STATS_PER_MESSAGE 128
 #define SHAPERD_LINKS_MAX 40000
@@ -61,6 +60,15 @@ struct shaperd_reply {
 	struct shape_stats stats;	/* its n is the total; its v pointer is ignored */
 	struct shape_stat v[SHAPERD_STATS_PER_MESSAGE];
 };
+
+/* Sums of primes' multiples: what one struct gains another does not lose again. */
+#define SHAPERD_SIZES                                                                                     \
+	((uint32_t)(sizeof(struct shape_spec) + 3 * sizeof(struct shape_link) + 5 * sizeof(struct shape_change) + \
+		    7 * sizeof(struct jitter_table) + 11 * sizeof(struct shaperd_trace_head) +            \
+		    13 * sizeof(struct shape_trace_point) + 17 * sizeof(struct shape_stats) +             \
+		    19 * sizeof(struct shape_stat) + 23 * offsetof(struct shaperd_request, u) +           \
+		    29 * offsetof(struct shaperd_reply, v)))
+#define SHAPERD_VERSION (SHAPERD_REVISION << 24 | (SHAPERD_SIZES & 0xffffff))
 
 /* What follows the head of a request: how many of what size, and how many fit. */
 static inline size_t shaperd_item_bytes(uint32_t type, uint32_t *max)

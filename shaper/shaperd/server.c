@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -16,6 +17,8 @@
 #define BACKLOG 16
 #define MODULE "shaperd"
 #define FIFO_PRIORITY 5	/* below the delay line */
+#define RETRY_NS 1000000000LL
+#define CLAIM_US 50000
 
 struct server {
 	const struct shaperd_config *config;
@@ -25,23 +28,47 @@ struct server {
 	int listen_fd, signal_fd;
 	bool line_reported_dead;
 	bool punctual;			/* runs with SCHED_FIFO */
+	int64_t retry_ns;		/* of a revert that failed, while nobody holds the lease; 0: none */
 };
 
-/* A second daemon in the same network namespace would undo the first one's
- * work; abstract socket names belong to the namespace and end with the process. */
-static int be_the_only_one(int *fd, struct bace_err *e)
+int server_claim(int *fd, int64_t patience_ns, struct bace_err *e)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	static const char name[] = "\0bace-shaperd";
+	int64_t until_ns = bace_mono_ns() + patience_ns;
 
 	memcpy(sa.sun_path, name, sizeof(name) - 1);
 	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (*fd < 0)
 		return bace_fail_errno(e, errno, "socket");
-	if (bind(*fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(name) - 1)))
-		return errno == EADDRINUSE ? bace_fail(e, EBUSY, "a bace-shaperd is already running in this network namespace")
-					   : bace_fail_errno(e, errno, "claim this network namespace");
+	while (bind(*fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(name) - 1))) {
+		if (errno != EADDRINUSE)
+			return bace_fail_errno(e, errno, "claim this network namespace");
+		if (bace_mono_ns() >= until_ns)
+			return bace_fail(e, EBUSY, "a bace-shaperd is already running in this network namespace");
+		usleep(CLAIM_US);
+	}
 	return 0;
+}
+
+/* Started by hand there is no RuntimeDirectory=; agents, which are not root, must
+ * get through, whatever umask the daemon has. */
+static int make_parent(const char *path)
+{
+	CLEANUP_FREE char *dir = strdup(path);
+	char *slash = dir ? strrchr(dir, '/') : NULL;
+	mode_t mask;
+	int rc;
+
+	if (!dir)
+		return ENOMEM;
+	if (!slash || slash == dir)
+		return 0;
+	*slash = '\0';
+	mask = umask(022);
+	rc = mkdir(dir, 0755) && errno != EEXIST ? errno : 0;
+	umask(mask);
+	return rc;
 }
 
 static int open_socket(struct server *s, struct bace_err *e)
@@ -54,6 +81,9 @@ static int open_socket(struct server *s, struct bace_err *e)
 	/* It takes its name when it listens: whoever sees it may connect. */
 	if (snprintf(sa.sun_path, sizeof(sa.sun_path), "%s~", path) >= (int)sizeof(sa.sun_path))
 		return bace_fail(e, ENAMETOOLONG, "--socket %s: the path is too long", path);
+	rc = make_parent(path);
+	if (rc)
+		return bace_fail_errno(e, rc, "make the folder of %s", path);
 	s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->listen_fd < 0)
 		return bace_fail_errno(e, errno, "socket");
@@ -116,16 +146,27 @@ static void accept_client(struct server *s)
 	}
 }
 
-static void end_lease(struct server *s, const char *why)
+static int revert(struct server *s, struct bace_err *e)
 {
-	struct bace_err e = { 0 };
+	bool again = s->retry_ns;
+	int rc = shaping_clear(s->shaping, e);
 
+	if (rc)
+		bace_log(again ? BACE_DEBUG : BACE_ERROR, MODULE, "revert: %s", e->msg);
+	else if (again)
+		bace_log(BACE_INFO, MODULE, "reverted in the end");
+	/* A lock that is held, a module that is loading: it may go the next time. */
+	s->retry_ns = shaping_owes(s->shaping) ? bace_mono_ns() + RETRY_NS : 0;
+	return rc;
+}
+
+static int end_lease(struct server *s, const char *why, struct bace_err *e)
+{
 	session_free(s->client);
 	s->client = NULL;
 	if (shaping_active(s->shaping))
 		bace_log(BACE_INFO, MODULE, "lease ended (%s): reverting", why);
-	if (shaping_clear(s->shaping, &e))
-		bace_log(BACE_ERROR, MODULE, "revert: %s", e.msg);
+	return revert(s, e);
 }
 
 /* When the lease runs out (CLOCK_MONOTONIC); INT64_MAX: never. */
@@ -138,11 +179,20 @@ static int64_t lease_end_ns(const struct server *s)
 	return s->client->last_heard_ns + (int64_t)(limit_s * 1e9);
 }
 
+/* Not while the client's word waits to be read: after a long repair, or when the
+ * machine was suspended. */
+static bool lease_has_ended(const struct server *s)
+{
+	struct pollfd word = { .fd = s->client ? s->client->fd : -1, .events = POLLIN };
+
+	return s->client && lease_end_ns(s) <= bace_mono_ns() && poll(&word, 1, 0) <= 0;
+}
+
 static void report_dead_line(struct server *s)
 {
 	if (!s->line_reported_dead)
-		bace_log(BACE_ERROR, MODULE, "the delay line died; packets from other regions are %s",
-			 "no longer delayed as planned");
+		bace_log(BACE_ERROR, MODULE, "the delay line died; packets from other regions %s",
+			 shaping_fails_closed(s->shaping) ? "are dropped" : "pass without delay");
 	s->line_reported_dead = true;
 }
 
@@ -165,6 +215,14 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* When there is something to do that nobody asks for. */
+static int64_t next_ns(const struct server *s)
+{
+	int64_t next = earlier(lease_end_ns(s), shaping_next_ns(s->shaping));
+
+	return s->retry_ns && !s->client ? earlier(next, s->retry_ns) : next;
+}
+
 static int wait_until(struct pollfd *fds, size_t n, int64_t end_ns)
 {
 	int64_t left = end_ns - bace_mono_ns();
@@ -179,6 +237,8 @@ static int wait_until(struct pollfd *fds, size_t n, int64_t end_ns)
 
 static int serve(struct server *s)
 {
+	struct bace_err e;
+
 	for (;;) {
 		int dead_fd = s->line_reported_dead ? -1 : shaping_dead_fd(s->shaping);
 		struct pollfd fds[] = {
@@ -190,23 +250,25 @@ static int serve(struct server *s)
 		};
 
 		be_punctual(s);
-		if (wait_until(fds, ARRAY_LEN(fds), earlier(lease_end_ns(s), shaping_next_ns(s->shaping))))
+		if (wait_until(fds, ARRAY_LEN(fds), next_ns(s)))
 			return -errno;
 		shaping_run_due(s->shaping);
 		if (fds[0].revents)
 			return 0;
 		if (fds[2].revents && session_serve(s->client, s->config, s->shaping))
-			end_lease(s, "the client is gone");
+			end_lease(s, "the client is gone", &e);
 		if (fds[3].revents)
 			report_dead_line(s);
 		if (fds[4].revents)
 			shaping_on_notification(s->shaping);
 		if (shaping_dead_fd(s->shaping) < 0)
 			s->line_reported_dead = false;
-		if (s->client && lease_end_ns(s) <= bace_mono_ns())
-			end_lease(s, "its deadline passed");
+		if (lease_has_ended(s))
+			end_lease(s, "its deadline passed", &e);
 		if (fds[1].revents)
 			accept_client(s);
+		if (s->retry_ns && !s->client && s->retry_ns <= bace_mono_ns())
+			revert(s, &e);
 	}
 }
 
@@ -225,7 +287,8 @@ int server_run(const struct shaperd_config *c, struct bace_err *e)
 {
 	struct server s = { .config = c, .listen_fd = -1, .signal_fd = -1 };
 	CLEANUP_CLOSE int only_fd = -1;
-	int rc = be_the_only_one(&only_fd, e);
+	struct bace_err later;
+	int rc = server_claim(&only_fd, 0, e), rc_end;
 
 	if (!rc)
 		rc = access_group(c, &s.gid, e);
@@ -241,7 +304,8 @@ int server_run(const struct shaperd_config *c, struct bace_err *e)
 		rc = serve(&s);
 		if (rc)
 			bace_fail_errno(e, -rc, "wait for clients");
-		end_lease(&s, "shutting down");
+		rc_end = end_lease(&s, "shutting down", rc ? &later : e);
+		rc = rc ? rc : rc_end;
 		unlink(c->socket_path);
 	}
 	shaping_close(s.shaping);

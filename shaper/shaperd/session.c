@@ -231,6 +231,7 @@ int session_serve(struct session *s, const struct shaperd_config *c, struct shap
 	const struct shaperd_request *r = &s->request;
 	size_t want;
 	ssize_t n = recv(s->fd, &s->request, sizeof(s->request), MSG_DONTWAIT);
+	int rc;
 
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -241,6 +242,8 @@ int session_serve(struct session *s, const struct shaperd_config *c, struct shap
 	want = shaperd_request_bytes(r->type, r->n);
 	if (!want || (size_t)n != want || (!s->greeted && r->type != SHAPERD_HELLO))
 		return -EPROTO;
+	rc = serve(s, c, sh);
+	/* A client that waits for its answer cannot say that it lives. */
 	s->last_heard_ns = bace_mono_ns();
-	return serve(s, c, sh);
+	return rc;
 }

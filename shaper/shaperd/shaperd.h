@@ -54,6 +54,10 @@ void session_free(struct session *s);	/* closes; NULL is allowed */
 int session_serve(struct session *s, const struct shaperd_config *c, struct shaping *sh);
 
 /* ---- server ---- */
+/* A second process in the same network namespace would undo the first one's work;
+ * abstract socket names belong to the namespace and end with the process. Tried
+ * for so long; -EBUSY: somebody else has it. */
+int server_claim(int *fd, int64_t patience_ns, struct bace_err *e);
 /* Runs until a signal; everything is cleared when it returns. */
 int server_run(const struct shaperd_config *c, struct bace_err *e);
 

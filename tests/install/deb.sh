@@ -32,6 +32,7 @@ done
 for unit in bace-agent bace-shaperd; do
 	[ -f /lib/systemd/system/$unit.service ] && [ -f /etc/default/$unit ]
 done
+grep -q 'name the interfaces' /lib/systemd/system/bace-shaperd.service
 # shellcheck disable=SC2046
 cc -std=gnu17 -o model model.c $(pkg-config --static --cflags --libs bace-model)
 [ "$(./model)" = 10 ]

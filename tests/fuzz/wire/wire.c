@@ -59,6 +59,50 @@ static void stats(const json_t *j)
 	shape_stats_free(&b);
 }
 
+static void changes(const json_t *j)
+{
+	struct shape_change *a = NULL, *b = NULL;
+	struct bace_err e = { 0 };
+	int n = 0, m = 0, rc = wire_decode_changes(j, &a, &n, &e);
+
+	if (rc) {
+		refused(rc, &e);
+		return;
+	}
+	json_t *again = wire_encode_changes(a, n);
+
+	if (!again || wire_decode_changes(again, &b, &m, &e) || n != m)
+		abort();
+	for (int i = 0; i < n; i++)
+		if (a[i].set != b[i].set || a[i].region != b[i].region || a[i].rate_bps != b[i].rate_bps ||
+		    a[i].latency_ns != b[i].latency_ns)
+			abort();
+	json_decref(again);
+	free(a);
+	free(b);
+}
+
+static void trace(const json_t *j)
+{
+	struct wire_trace head = { 0 }, head_again = { 0 };
+	struct shape_trace a = { 0 }, b = { 0 };
+	struct bace_err e = { 0 };
+	int rc = wire_decode_trace(j, &head, &a, &e);
+
+	if (rc) {
+		refused(rc, &e);
+		return;
+	}
+	json_t *again = wire_encode_trace(&head, &a);
+
+	if (!again || wire_decode_trace(again, &head_again, &b, &e) || a.n != b.n || a.period_ns != b.period_ns ||
+	    head.start_real_ns != head_again.start_real_ns || head.loop != head_again.loop)
+		abort();
+	json_decref(again);
+	shape_trace_free(&a);
+	shape_trace_free(&b);
+}
+
 /* Every kind of field under every name that messages have. */
 static void fields(const json_t *msg)
 {
@@ -106,6 +150,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		shape(json_object_get(msg, "spec"));
 	if (json_object_get(msg, "stats"))
 		stats(json_object_get(msg, "stats"));
+	if (json_object_get(msg, "changes"))
+		changes(json_object_get(msg, "changes"));
+	if (json_object_get(msg, "trace"))
+		trace(json_object_get(msg, "trace"));
 	json_decref(msg);
 	return 0;
 }

@@ -19,12 +19,12 @@ times in all.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-TRIES = 3
-BUSY = ("overloaded", "nothing heard", "did not connect", "late", "out of tolerance", "of the cells")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import outcome  # noqa: E402
+from outcome import Busy  # noqa: E402
 
 CLUSTER = """
 regions_file = "ring"; links_file = "./links.cfg"; prices_file = "flat"; gpu = "A6000"; bandwidth = "10gbit";
@@ -54,19 +54,8 @@ for line in sys.stdin:
 """
 
 
-class Busy(Exception):
-    pass
-
-
 def bace(*args):
-    p = subprocess.run(args, capture_output=True, text=True, check=False, timeout=240)
-    if p.returncode == 3:
-        print(f"skipped: {p.stderr.strip().splitlines()[-1]}")
-        sys.exit(77)
-    if p.returncode == 1 and any(word in p.stderr for word in BUSY):
-        raise Busy(p.stderr[-1000:])
-    assert p.returncode == 0, p.stderr
-    return p.stdout
+    return outcome.bace(*args).stdout
 
 
 def write(directory, name, text):
@@ -120,22 +109,19 @@ def check(gap, cause):
 
 def main():
     program, backend, causes = sys.argv[1], sys.argv[2], sys.argv[3:]
-    for cause in causes:
-        for attempt in range(TRIES):
-            with tempfile.TemporaryDirectory(prefix="bace-causes-test-") as directory:
-                try:
-                    found, text = gaps(program, backend, cause, directory)
-                    for gap in found:
-                        check(gap, cause)
-                    break
-                except Busy as why:
-                    print(why, file=sys.stderr)
-                    if attempt == TRIES - 1:
-                        return 1
-                except AssertionError:
-                    print(text)
-                    raise
-    return 0
+
+    def attempt(cause):
+        text = ""
+        with tempfile.TemporaryDirectory(prefix="bace-causes-test-") as directory:
+            try:
+                found, text = gaps(program, backend, cause, directory)
+                for gap in found:
+                    check(gap, cause)
+            except AssertionError:
+                print(text)
+                raise
+
+    return max(outcome.tried(lambda c=cause: attempt(c)) for cause in causes)
 
 
 sys.exit(main())

@@ -56,9 +56,7 @@ def check_curve(report):
     for what in ("simulated_s", "measured_s"):
         plain = [a / c for c, a, whole in added_by_c(report, "1f1b", what) if whole < half]
         eager = [a / c for c, a, whole in added_by_c(report, "eager-1f1b", what) if whole < half]
-        if not plain or not eager:
-            print(f"{what}: no valid points to compare")
-            continue
+        assert plain and eager, f"{what}: no valid points to compare"
         print(f"{what}: of an additional c below {half * 1e3:.0f} ms, 1f1b pays {min(plain):.2f} to {max(plain):.2f}, "
               f"eager-1f1b {min(eager):.2f} to {max(eager):.2f}")
         assert min(plain) > 0.5 > 0.3 > max(eager), (plain, eager)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Ctrl-C, SIGTERM and kill -9 of bace, of the lab's supervisor, of an agent and
-of a shaperd, at several moments of a run: within 5 s no process, namespace,
-link, qdisc, iptables rule or temporary file is left.
+"""Ctrl-C, SIGTERM and kill -9 of bace, of the lab's supervisor, of an agent, of a
+shaperd and of a worker, at several moments of a run: within 5 s no process,
+namespace, link, qdisc, iptables rule or temporary file is left.
 
 usage: leftovers.py BACE EXPERIMENT BACKEND [SEED]
 
@@ -18,6 +18,7 @@ import tempfile
 import time
 
 DEADLINE_S = 5.0
+INSIDE = ("agent", "shaperd", "worker")     # must have been hit, so long after the first was there
 MOMENTS_S = [0.05, 0.3, 0.8, 1.5, 3.0, 5.0]
 SKIP = 77
 
@@ -80,6 +81,22 @@ def pick(token, what, outer, rng):
     return rng.choice(sorted(fit)) if fit else None
 
 
+def wait_for(token, what, run, at_s, rng):
+    """One to hit, so long after the first came; None: none came, or the run ended before."""
+    until = time.monotonic() + 60
+    while run.poll() is None and time.monotonic() < until:
+        if pick(token, what, run.pid, rng) is not None:
+            break
+        time.sleep(0.02)
+    time.sleep(at_s)
+    while run.poll() is None and time.monotonic() < until:
+        victim = pick(token, what, run.pid, rng)
+        if victim is not None:
+            return victim
+        time.sleep(0.02)    # between two cells
+    return None
+
+
 def one(bace, experiment, backend, what, sig, at_s, rng, before):
     token = f"BACE_LEFTOVER_TOKEN={rng.getrandbits(64):016x}"
     key, value = token.split("=")
@@ -88,8 +105,15 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
         run = subprocess.Popen(
             [bace, "--store", os.path.join(tmp, "x.db"), "run", experiment, "--backend", backend],
             env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        time.sleep(at_s)
-        victim = pick(token, what, run.pid, rng)
+        if what in INSIDE:
+            victim = wait_for(token, what, run, at_s, rng)
+        else:
+            time.sleep(at_s)
+            victim = pick(token, what, run.pid, rng)
+        if victim is None and what in INSIDE:
+            run.kill()
+            run.communicate()
+            return f"no {what} to kill came within 60 s"
         if victim is None:
             victim = run.pid
             what += " (not there yet: bace)"
@@ -97,7 +121,7 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
             os.kill(victim, sig)
         except ProcessLookupError:
             pass
-        if what in ("agent", "shaperd", "worker"):
+        if what in INSIDE:
             # The run itself must notice, finish and clean up by itself.
             try:
                 run.wait(timeout=120)
@@ -133,11 +157,12 @@ def main():
     bace, experiment, backend = sys.argv[1:4]
     seed = int(sys.argv[4]) if len(sys.argv) > 4 else 1
     rng = random.Random(seed)
-    cases = [(w, s) for w, s in [
-        ("bace", signal.SIGINT), ("bace", signal.SIGTERM), ("bace", signal.SIGKILL),
-        ("supervisor", signal.SIGKILL)] for _ in MOMENTS_S]
-    moments = MOMENTS_S * 4
-    plan = list(zip(cases, moments)) + [(("agent", signal.SIGKILL), 3.0), (("shaperd", signal.SIGKILL), 3.0)]
+    # SIGTERM is taken as SIGINT is: not at the earliest and the latest moment again.
+    plan = [((what, sig), at) for what, sig, moments in [
+        ("bace", signal.SIGINT, MOMENTS_S), ("bace", signal.SIGTERM, MOMENTS_S[1:-1]),
+        ("bace", signal.SIGKILL, MOMENTS_S), ("supervisor", signal.SIGKILL, MOMENTS_S)] for at in moments]
+    plan += [((what, signal.SIGKILL), at) for what, at in
+             [("agent", 1.0), ("shaperd", 1.0), ("worker", 0.05), ("worker", 0.6)]]
     before = machine_state()
     failures = 0
     for (what, sig), at_s in plan:
@@ -151,4 +176,5 @@ def main():
     return 1 if failures else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -196,19 +196,12 @@ static void received(int id, double *bps, int n)
 	json_decref(root);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median(const double *v, int n)
 {
 	double sorted[64];
 
 	memcpy(sorted, v, (size_t)n * sizeof(*v));
-	qsort(sorted, (size_t)n, sizeof(*sorted), by_value);
+	qsort(sorted, (size_t)n, sizeof(*sorted), bace_by_double);
 	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 

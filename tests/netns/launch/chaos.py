@@ -24,6 +24,7 @@ FIRST = int(sys.argv[7]) if len(sys.argv) > 7 else 1
 sys.argv = sys.argv[:6]
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import launch  # noqa: E402
+from launch import outcome  # noqa: E402
 
 HORIZON_S = 8
 
@@ -105,25 +106,23 @@ class Chaos(launch.Launch):
         done = self.schedule(r, p)
         _, err = p.communicate(timeout=180)
         say = f"seed {seed}: {', '.join(done) or 'nothing'}: status {p.returncode}\n{err[-2000:]}"
-        self.assertIn(p.returncode, (0, 1, -signal.SIGKILL), say)
+        self.assertIn(p.returncode, (0, 1, -signal.SIGKILL) if "bace killed" in done else (0, 1), say)
         if p.returncode == 1:
             self.assertIn("bace run: ", err, say)
         self.nothing_left()
         finished = {row["placement"] for row in self.valid_rows(store)} if os.path.exists(store) else set()
         for row in self.valid_rows(store) if finished else ():
             self.assertLess(abs(row["measured_median_s"] / row["event_sim_s"] - 1), 0.12, say)
-        for _ in range(3):
+        for _ in range(outcome.TRIES):
             p = self.start("ssh", "e", path=f"{self.dir}/bin", store=store, more=("--resume", "last") if finished else ())
             out, err = p.communicate(timeout=180)
             self.nothing_left()
             # of a busy machine: some cell or link was not as it should be
-            if p.returncode == 0 or (p.returncode == 1 and not any(w in err for w in launch.BUSY)):
+            if p.returncode == 0 or not outcome.busy(err):
                 break
         rows = json.loads(out or '{"placements": []}')["placements"]
         whole = {"gpt2-a", "gpt2-b"} == {row["job"] for row in rows if row["valid"]}
-        self.assertTrue(p.returncode == 0 or any(w in err for w in launch.BUSY), f"{say}\nthen: {err[-2000:]}")
-        if not whole and p.returncode:
-            self.skipTest(f"seed {seed}: too busy to see the rest run")
+        self.assertEqual(p.returncode, 0, f"{say}\nthen: {err[-2000:]}")
         self.assertTrue(whole, f"{say}\nthen: {err[-2000:]}")
         print(f"seed {seed}: {', '.join(done) or 'nothing'}: held", file=sys.stderr)
 

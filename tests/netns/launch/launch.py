@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""An experiment on two "machines", network namespaces, by the launchers manual
-and ssh: as in a lab, and nothing is left of it, however it ends.
+"""An experiment on two "machines", network namespaces, by the launcher ssh: as in
+a lab, and nothing is left of it, however it ends. (docs.py types what the
+launcher manual prints.)
 
 usage: launch.py BACE AGENT WORKER SHAPERD PROFILES
 
@@ -10,7 +11,6 @@ installed, the real one.
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import sqlite3
@@ -20,11 +20,13 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import outcome  # noqa: E402
+
 BACE, AGENT, WORKER, SHAPERD, PROFILES = sys.argv[1:6]
 del sys.argv[1:6]
 PRE = f"bl{os.getpid() % 10000}"
 NODES = {"c": "10.77.0.1", "ireland-0": "10.77.1.1", "frankfurt-0": "10.77.2.1"}
-BUSY = ("overloaded", "nothing heard", "did not connect", "late", "out of tolerance")
 HOSTS = [n for n in NODES if n != "c"]
 CLUSTER = """
 regions_file = "aws"; links_file = "aws-skyplane"; prices_file = "business-tariffs";
@@ -105,7 +107,7 @@ class Launch(unittest.TestCase):
         cls.start_daemons()
         with open(f"{cls.dir}/cluster.cfg", "w") as f:
             f.write(CLUSTER % (cls.dir, cls.dir))
-        for name, steps in (("e", 2), ("long", 400)):
+        for name, steps in (("e", 2), ("some", 6), ("long", 400)):
             with open(f"{cls.dir}/{name}.cfg", "w") as f:
                 f.write(EXPERIMENT % steps)
         sh(BACE, "-q", "keygen", f"{cls.dir}/key")
@@ -162,7 +164,7 @@ class Launch(unittest.TestCase):
     def measured(self, p, out, err):
         """False: bace says itself that the machine was too busy."""
         self.nothing_left()
-        busy = p.returncode == 1 and any(word in err for word in BUSY)
+        busy = p.returncode == 1 and outcome.busy(err)
         if not busy:
             self.assertEqual(p.returncode, 0, err[-3000:])
         # a cell that came back invalid was run again
@@ -175,10 +177,10 @@ class Launch(unittest.TestCase):
         return whole
 
     def until_idle(self, attempt):
-        for _ in range(3):
+        for _ in range(outcome.TRIES):
             if attempt():
                 return
-        self.skipTest("the machine is too busy to measure")
+        self.fail(f"the machine was too busy to measure, {outcome.TRIES} times")
 
     def counter_of_energy(self):
         """One that stands still, instead of this machine's."""
@@ -242,34 +244,6 @@ class Launch(unittest.TestCase):
         self.assertEqual(p.returncode, 1)
         self.assertIn("ssh ended with status 255: Permission denied (publickey).", err)
         self.nothing_left()
-
-    def test_manual(self):
-        """What is printed can be typed."""
-        self.until_idle(self.type_it)
-
-    def type_it(self):
-        p = self.start("manual")
-        agents = []
-        text = ""
-        while len(agents) < len(HOSTS):
-            line = p.stderr.readline()
-            self.assertTrue(line, text)
-            text += line
-            m = re.search(r"as a user: (.*)", line)
-            if m:
-                args = m.group(1).split()
-                node = args[args.index("--name") + 1]
-                if os.path.exists(f"{self.dir}/{node}.key"):
-                    os.unlink(f"{self.dir}/{node}.key")
-                sh(BACE, "-q", "keygen", "--host", node, "--from", f"{self.dir}/key", f"{self.dir}/{node}.key")
-                agents.append(subprocess.Popen(inside(node, *args), cwd=self.dir, stderr=subprocess.DEVNULL))
-        try:
-            out, err = p.communicate(timeout=120)
-        finally:
-            for a in agents:
-                a.terminate()
-                a.wait()
-        return self.measured(p, out, text + err)
 
     def test_real_ssh(self):
         sshd = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -353,8 +327,8 @@ def main(suite=None):
         print(f"skipped: no network namespaces here: {e.stderr.decode().strip()}")
         return 77
     if suite:
-        return 0 if unittest.TextTestRunner().run(suite).wasSuccessful() else 1
-    return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
+        return outcome.ended(unittest.TextTestRunner().run(suite))
+    return outcome.ended(unittest.main(exit=False).result)
 
 
 if __name__ == "__main__":

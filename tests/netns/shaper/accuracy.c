@@ -49,17 +49,9 @@ static struct shaperd_client *client;
 
 static int setup(void **state)
 {
-	struct bace_err e;
-
 	network_up();
 	daemon_pid = shaperd_start("g", "");
-	for (int i = 0; shaperd_connect(SOCKET, &client, &e); i++) {
-		if (i == 100 || e.errnum != ECONNREFUSED) {
-			print_error("%s\n", e.msg);
-			return -1;
-		}
-		usleep(20000);
-	}
+	client = connected();
 	return 0;
 }
 
@@ -73,10 +65,7 @@ static int teardown(void **state)
 
 static void plan(const struct shape_spec *s)
 {
-	struct bace_err e;
-
-	if (shaperd_plan(client, s, &e))
-		fail_msg("%s", e.msg);
+	planned(client, s);
 }
 
 /* Only a's packets are delayed, so one latency is the whole added RTT. The

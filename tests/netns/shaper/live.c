@@ -19,16 +19,8 @@ static struct shaperd_client *client;
 
 static int start(void **state)
 {
-	struct bace_err e;
-
 	daemon_pid = shaperd_start("g", "");
-	for (int i = 0; shaperd_connect(SOCKET, &client, &e); i++) {
-		if (i == 100 || e.errnum != ECONNREFUSED) {
-			print_error("%s\n", e.msg);
-			return -1;
-		}
-		usleep(20000);
-	}
+	client = connected();
 	return 0;
 }
 
@@ -41,10 +33,7 @@ static int end(void **state)
 
 static void plan(const struct shape_spec *s)
 {
-	struct bace_err e;
-
-	if (shaperd_plan(client, s, &e))
-		fail_msg("%s", e.msg);
+	planned(client, s);
 }
 
 static void change(struct shape_change c)
@@ -152,9 +141,13 @@ static void what_is_not_shaped_cannot_be_changed(void **state)
 	refused(two[1], ENOENT, "region number 2");
 	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_LATENCY, .latency_ns = 5 }, EINVAL, "neither latency");
 	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 7999 }, EINVAL, "8 kbit/s");
-	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 0 }, EINVAL, "rate");
+	refused((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 0 }, EINVAL, "8 kbit/s");
 	/* One of two is wrong: neither is made. */
 	assert_int_equal(shaperd_change(client, two, 2, &e), -ENOENT);
+	/* Nor twice at once: which of the two would hold? */
+	two[1] = (struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 20000000 };
+	assert_int_equal(shaperd_change(client, two, 2, &e), -EINVAL);
+	assert_non_null(strstr(e.msg, "twice"));
 	assert_true(has_rate("50Mbit"));
 	s = spec_to_a(&l, 0, 20000000);
 	plan(&s);
@@ -196,9 +189,16 @@ static void foreign_changes_are_put_back_and_counted(void **state)
 	sh("ip netns exec g tc qdisc replace dev wan0 root pfifo limit 17");
 	assert_repaired(4);
 	assert_true(has_rate("50Mbit"));
+	/* A leaf under a number of the kernel's, and one of a kind that plans do not have. */
+	sh("ip netns exec g tc qdisc replace dev wan0 parent bace:11 pfifo limit 17");
+	assert_repaired(5);
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'qdisc bfifo 11: parent bace:11 '");
 	if (backend == DELAY_NETEM) {
+		sh("ip netns exec g tc qdisc replace dev wan0 parent bace:11 fq_codel");
+		assert_repaired(6);
+		sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'qdisc bfifo 11: parent bace:11 '");
 		sh("ip netns exec g tc qdisc change dev lan0 handle 11: parent bace:11 netem delay 1ms");
-		assert_repaired(5);
+		assert_repaired(7);
 		sh("ip netns exec g tc qdisc show dev lan0 | grep -q 'delay 20ms'");
 	}
 	/* A change in place is part of the plan that is put back. */
@@ -207,6 +207,31 @@ static void foreign_changes_are_put_back_and_counted(void **state)
 	sh("ip netns exec g tc class change dev wan0 parent bace: classid bace:11 htb rate 1gbit");
 	assert_repaired(before + 1);
 	assert_true(has_rate("30Mbit"));
+}
+
+/* Nobody is told when iptables' rules go, as by a firewall's reload. */
+static void the_delay_lines_rule_comes_back(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+
+	if (backend == DELAY_NETEM)
+		return;
+	plan(&s);
+	/* The next plan finds it. */
+	sh("ip netns exec g iptables-legacy -t mangle -F");
+	plan(&s);
+	assert_true(shaperd_changes(client) > 0);
+	assert_latency_ms(20);
+	plan(&s);
+	assert_int_equal(shaperd_changes(client), 0);
+	/* And so does the watch. */
+	sh("ip netns exec g ip6tables-legacy -t mangle -D BACE-DELAY 1");
+	assert_repaired(1);
+	sh("ip netns exec g ip6tables-legacy-save -t mangle | grep -q -e '-A BACE-DELAY -s fd00:11::/32 -j NFQUEUE'");
+	sh("ip netns exec g iptables-legacy -t mangle -F; ip netns exec g iptables-legacy -t mangle -X BACE-DELAY");
+	assert_repaired(2);
+	assert_latency_ms(20);
 }
 
 static void what_is_not_ours_may_change(void **state)
@@ -278,6 +303,7 @@ static void a_trace_changes_ten_times_a_second_and_loses_no_packet(void **state)
 	struct shape_trace_point v[4];
 	struct shape_trace t = flapping(v, 4, 100000000), none = { 0 };
 	struct udp_result r;
+	struct bace_err e;
 
 	l.buffer_bytes = 200000;
 	plan(&s);
@@ -293,6 +319,13 @@ static void a_trace_changes_ten_times_a_second_and_loses_no_packet(void **state)
 	assert_true(trace_changes() >= 10);
 	/* Nobody else was at work. */
 	assert_int_equal(repairs(), 0);
+	/* A plan that fails leaves it playing: here at its last step. */
+	s.gso_max_bytes = 1u << 30;
+	assert_true(shaperd_plan(client, &s, &e) < 0);
+	uint64_t so_far = trace_changes();
+	for (int i = 0; i < 250 && trace_changes() < so_far + 2; i++)
+		usleep(20000);
+	assert_true(trace_changes() >= so_far + 2);
 	play(&none, false, 0);
 	uint64_t n = trace_changes();
 	usleep(400000);
@@ -351,6 +384,13 @@ static void a_trace_that_cannot_be_played_changes_nothing(void **state)
 	t.period_ns = 0;
 	assert_int_equal(shaperd_trace(client, 1, &t, true, 0, &e), -EINVAL);
 	assert_true(has_rate("50Mbit"));
+	/* Times of a clock that is not of this world. */
+	assert_int_equal(shaperd_trace(client, 1, &t, false, INT64_MIN, &e), -EINVAL);
+	assert_int_equal(shaperd_trace(client, 1, &t, false, INT64_MAX, &e), -EINVAL);
+	t.period_ns = INT64_MAX;
+	assert_int_equal(shaperd_trace(client, 1, &t, true, 0, &e), -EINVAL);
+	v[1].at_ns = INT64_MAX;
+	assert_int_equal(shaperd_trace(client, 1, &t, false, 0, &e), -EINVAL);
 	/* The connection is still good. */
 	assert_int_equal(shaperd_keepalive(client, &e), 0);
 }
@@ -374,6 +414,7 @@ static int body(void)
 		cmocka_unit_test_setup_teardown(a_latency_of_nothing_keeps_the_delay_queue, start, end),
 		cmocka_unit_test_setup_teardown(what_is_not_shaped_cannot_be_changed, start, end),
 		cmocka_unit_test_setup_teardown(foreign_changes_are_put_back_and_counted, start, end),
+		cmocka_unit_test_setup_teardown(the_delay_lines_rule_comes_back, start, end),
 		cmocka_unit_test_setup_teardown(what_is_not_ours_may_change, start, end),
 		cmocka_unit_test_setup_teardown(a_shaped_interface_that_goes_loses_the_lease, start, end),
 		cmocka_unit_test_setup_teardown(a_trace_changes_ten_times_a_second_and_loses_no_packet, start, end),

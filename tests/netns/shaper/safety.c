@@ -16,19 +16,6 @@
 
 #define GUARDED "--guard yes --state /run/state"
 
-static struct shaperd_client *connected(void)
-{
-	struct shaperd_client *c;
-	struct bace_err e;
-
-	for (int i = 0; shaperd_connect(SOCKET, &c, &e); i++) {
-		if (i == 100 || (e.errnum != ECONNREFUSED && e.errnum != EBUSY))
-			fail_msg("%s", e.msg);
-		usleep(20000);
-	}
-	return c;
-}
-
 static char *state_of(const char *dev)
 {
 	return sh_output("ip netns exec g sh -c 'tc -d qdisc show dev %s | sort; tc -d class show dev %s | sort; "
@@ -75,14 +62,12 @@ static void apply_and_end(int signal, const char *dev)
 	struct shape_spec s = insisting(&l);
 	pid_t d = shaperd_start("g", GUARDED);
 	struct shaperd_client *c = connected();
-	struct bace_err e;
 
 	snprintf(s.egress, sizeof(s.egress), "%s", dev);
 	if (s.delay == DELAY_NETEM)
 		s.delay = DELAY_NONE;
 	l.latency_ns = s.delay == DELAY_NONE ? 0 : l.latency_ns;
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	sh("ip netns exec g tc qdisc show dev %s | grep -q 'htb bace: root'", dev);
 	if (signal) {
 		shaperd_stop(d, signal);
@@ -134,15 +119,13 @@ static void a_restarted_daemon_undoes_what_its_predecessor_left(void **state)
 	CLEANUP_FREE char *before = NULL;
 	CLEANUP_FREE char *after = NULL;
 	struct shaperd_client *c;
-	struct bace_err e;
 	pid_t d;
 
 	admins_htb();
 	before = state_of("wan0");
 	d = shaperd_start("g", GUARDED);
 	c = connected();
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	shaperd_stop(d, SIGKILL);
 	shaperd_close(c);
 	d = shaperd_start("g", GUARDED);
@@ -150,6 +133,30 @@ static void a_restarted_daemon_undoes_what_its_predecessor_left(void **state)
 	after = state_of("wan0");
 	assert_same(before, after);
 	shaperd_stop(d, SIGTERM);
+	no_qdisc("wan0");
+}
+
+/* wan0 was given back by the second plan, so what its admin then did stays. */
+static void what_was_given_back_is_left_alone_after_a_crash(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = insisting(&l);
+	struct shaperd_client *c;
+	pid_t d;
+
+	sh("ip netns exec g tc qdisc replace dev wan0 root handle 7: pfifo limit 77");
+	d = shaperd_start("g", GUARDED);
+	c = connected();
+	l.latency_ns = 0;
+	planned(c, &s);
+	s = (struct shape_spec){ .egress = "lan0", .mtu = 1500, .gso_max_bytes = 5000 };
+	planned(c, &s);
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'pfifo 7: root .*limit 77p'");
+	sh("ip netns exec g tc qdisc replace dev wan0 root handle 9: pfifo limit 99");
+	shaperd_stop(d, SIGKILL);
+	shaperd_close(c);
+	sh("ip netns exec g %s --clear --state /run/state -q", getenv("BACE_SHAPERD"));
+	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'pfifo 9: root .*limit 99p'");
 	no_qdisc("wan0");
 }
 
@@ -206,30 +213,35 @@ static void other_qdiscs_come_back_with_their_options(void **state)
 	}
 }
 
-/* The kernel does not show a distribution table, so it could not be put back. */
+/* The kernel does not show a distribution table; a size table is not among the options. */
 static void what_cannot_be_put_back_is_not_taken_away(void **state)
 {
+	static const char *const qdiscs[][2] = {
+		{ "netem delay 30ms 3ms distribution normal", "netem" },
+		{ "stab overhead 24 pfifo limit 9", "a size table" },
+	};
 	struct shape_link l;
 	struct shape_spec s = insisting(&l);
-	CLEANUP_FREE char *before = NULL;
-	CLEANUP_FREE char *after = NULL;
 	struct shaperd_client *c;
 	struct bace_err e;
 	pid_t d;
 
-	if (backend != DELAY_NETEM)
-		return;
-	sh("ip netns exec g tc qdisc replace dev wan0 root handle 7: netem delay 30ms 3ms distribution normal");
-	before = state_of("wan0");
 	d = shaperd_start("g", GUARDED);
 	c = connected();
-	assert_int_equal(shaperd_plan(c, &s, &e), -ENOTSUP);
-	assert_non_null(strstr(e.msg, "netem"));
+	for (size_t i = backend == DELAY_NETEM ? 0 : 1; i < ARRAY_LEN(qdiscs); i++) {
+		CLEANUP_FREE char *before = NULL;
+		CLEANUP_FREE char *after = NULL;
+
+		sh("ip netns exec g tc qdisc replace dev wan0 root handle 7: %s", qdiscs[i][0]);
+		before = state_of("wan0");
+		assert_int_equal(shaperd_plan(c, &s, &e), -ENOTSUP);
+		assert_non_null(strstr(e.msg, qdiscs[i][1]));
+		after = state_of("wan0");
+		assert_same(before, after);
+		no_qdisc("wan0");
+	}
 	shaperd_close(c);
 	shaperd_stop(d, SIGTERM);
-	after = state_of("wan0");
-	assert_same(before, after);
-	no_qdisc("wan0");
 }
 
 static void refused(struct shaperd_client *c, const struct shape_spec *s, int errnum, const char *why)
@@ -250,12 +262,16 @@ static void a_guarded_daemon_refuses_what_could_hurt(void **state)
 	struct bace_err e;
 
 	sh("ip -n g route add default via 10.17.0.10 dev wan0");
-	refused(c, &s, EPERM, "default route");
+	refused(c, &s, EISCONN, "default route");
 	sh("ip -n g route del default; ip -n g -6 route add default via fd00:11::10 dev wan0");
-	refused(c, &s, EPERM, "default route");
+	refused(c, &s, EISCONN, "default route");
+	if (backend == DELAY_NFQUEUE) {
+		l.rate_bps = 0;
+		refused(c, &s, EISCONN, "default route");
+		l.rate_bps = 50000000;
+	}
 	s.allow_control_interface = true;
-	if (shaperd_plan(c, &s, &e))
-		fail_msg("%s", e.msg);
+	planned(c, &s);
 	assert_int_equal(shaperd_clear(c, &e), 0);
 	sh("ip -n g -6 route del default");
 
@@ -278,6 +294,56 @@ static void a_guarded_daemon_refuses_what_could_hurt(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
+/* With the capabilities that the systemd unit leaves it, and no other. */
+static pid_t start_as_service(const char *wrapper, const char *options)
+{
+	CLEANUP_FREE char *caps = sh_output("sed -n 's/^CapabilityBoundingSet=//p' %s | tr 'A-Z ' 'a-z,' | "
+					    "sed 's/cap_/+/g' | tr -d '\n'", getenv("BACE_SHAPERD_UNIT"));
+	char words[512];
+
+	assert_non_null(strstr(caps, "+net_admin"));
+	snprintf(words, sizeof(words), "%s setpriv --bounding-set -all,%s", wrapper, caps);
+	return shaperd_start_by(words, options);
+}
+
+static void the_services_capabilities_are_enough(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	pid_t d = start_as_service("ip netns exec g", GUARDED);
+	struct shaperd_client *c = connected();
+	struct bace_err e;
+
+	planned(c, &s);
+	assert_true(ping("b", ADDR_A, 3, 20).min_ms >= 20);
+	if (shaperd_clear(c, &e))
+		fail_msg("%s", e.msg);
+	assert_true(ping("b", ADDR_A, 3, 20).min_ms < 20);
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+}
+
+/* Beside PID 1 of the sandbox the service may not look at PID 1's namespace: it
+ * must not take that for another one's. */
+static void a_daemon_that_cannot_tell_is_guarded(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 0);
+	struct shaperd_client *c;
+	pid_t d;
+
+	sh("ip link add gw0 type veth peer name gw1; ip link set gw0 up; ip addr add 10.99.0.1/24 dev gw0; "
+	   "ip route add default via 10.99.0.2 dev gw0");
+	d = start_as_service("", "");
+	c = connected();
+	snprintf(s.egress, sizeof(s.egress), "gw0");
+	s.ingress[0] = '\0';
+	refused(c, &s, EPERM, "default route");
+	shaperd_close(c);
+	shaperd_stop(d, SIGTERM);
+	sh("ip link del gw0");
+}
+
 static int setup(void **state)
 {
 	network_up();
@@ -297,10 +363,13 @@ static int body(void)
 		cmocka_unit_test_teardown(an_admins_htb_comes_back_after_sigterm, after_each),
 		cmocka_unit_test_teardown(an_admins_htb_comes_back_after_a_crash, after_each),
 		cmocka_unit_test_teardown(a_restarted_daemon_undoes_what_its_predecessor_left, after_each),
+		cmocka_unit_test_teardown(what_was_given_back_is_left_alone_after_a_crash, after_each),
 		cmocka_unit_test_teardown(mq_and_its_leaves_come_back, after_each),
 		cmocka_unit_test_teardown(other_qdiscs_come_back_with_their_options, after_each),
 		cmocka_unit_test_teardown(what_cannot_be_put_back_is_not_taken_away, after_each),
 		cmocka_unit_test_teardown(a_guarded_daemon_refuses_what_could_hurt, after_each),
+		cmocka_unit_test_teardown(the_services_capabilities_are_enough, after_each),
+		cmocka_unit_test_teardown(a_daemon_that_cannot_tell_is_guarded, after_each),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -191,12 +191,12 @@ void network_down(void)
 }
 
 /* ---- shaperd ---- */
-pid_t shaperd_start(const char *ns, const char *options)
+pid_t shaperd_start_by(const char *wrapper, const char *options)
 {
 	char cmd[1024];
 	pid_t pid = fork();
 
-	snprintf(cmd, sizeof(cmd), "exec ip netns exec %s %s --socket " SOCKET " -q %s", ns, shaperd_path, options);
+	snprintf(cmd, sizeof(cmd), "exec %s %s --socket " SOCKET " -q %s", wrapper, shaperd_path, options);
 	if (!pid) {
 		execl("/bin/sh", "sh", "-c", cmd, (char *)NULL);
 		_exit(127);
@@ -211,6 +211,14 @@ pid_t shaperd_start(const char *ns, const char *options)
 	return pid;
 }
 
+pid_t shaperd_start(const char *ns, const char *options)
+{
+	char wrapper[64];
+
+	snprintf(wrapper, sizeof(wrapper), "ip netns exec %s", ns);
+	return shaperd_start_by(wrapper, options);
+}
+
 void shaperd_stop(pid_t pid, int signal)
 {
 	int status;
@@ -222,6 +230,27 @@ void shaperd_stop(pid_t pid, int signal)
 		assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
 	unlink(SOCKET);
 	running = 0;
+}
+
+struct shaperd_client *connected(void)
+{
+	struct shaperd_client *c;
+	struct bace_err e;
+
+	for (int i = 0; shaperd_connect(SOCKET, &c, &e); i++) {
+		if (i == 100 || (e.errnum != ECONNREFUSED && e.errnum != EBUSY))
+			fail_msg("%s", e.msg);
+		usleep(20000);
+	}
+	return c;
+}
+
+void planned(struct shaperd_client *c, const struct shape_spec *s)
+{
+	struct bace_err e;
+
+	if (shaperd_plan(c, s, &e))
+		fail_msg("%s", e.msg);
 }
 
 int after_each(void **state)
@@ -249,13 +278,6 @@ struct shape_spec spec_to_a(struct shape_link *l, uint64_t rate_bps, int64_t lat
 }
 
 /* ---- measurements ---- */
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct rtt ping(const char *from, const char *to, int count, int interval_ms)
 {
 	CLEANUP_FREE char *out = sh_output("ip netns exec %s ping -n -c %d -i %g -w %d %s", from, count,
@@ -266,7 +288,7 @@ struct rtt ping(const char *from, const char *to, int count, int interval_ms)
 	for (const char *p = out; (p = strstr(p, "time=")) && r.received < count; p += 5)
 		v[r.received++] = strtod(p + 5, NULL);
 	if (r.received) {
-		qsort(v, (size_t)r.received, sizeof(*v), by_value);
+		qsort(v, (size_t)r.received, sizeof(*v), bace_by_double);
 		r.min_ms = v[0];
 		r.median_ms = v[r.received / 2];
 	}

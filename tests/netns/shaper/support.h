@@ -38,7 +38,13 @@ char *sh_output(const char *fmt, ...) BACE_PRINTF(1, 2);
 
 /* bace-shaperd in namespace `ns`, listening at SOCKET. */
 pid_t shaperd_start(const char *ns, const char *options);
+/* The same started by other words than `ip netns exec NS`. */
+pid_t shaperd_start_by(const char *wrapper, const char *options);
 void shaperd_stop(pid_t pid, int signal);
+/* To the one at SOCKET, which may be undoing the last lease; fails the test. */
+struct shaperd_client *connected(void);
+/* Plans, or fails the test with the reason. */
+void planned(struct shaperd_client *c, const struct shape_spec *s);
 /* After a test, however it ended: no daemon, and g without shaping. */
 int after_each(void **state);
 

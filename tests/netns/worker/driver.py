@@ -12,6 +12,9 @@ import sys
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import outcome  # noqa: E402  pylint: disable=wrong-import-position
+
 WORKER = os.environ.get("BACE_WORKER", "bace-worker")
 SKIP = 77
 PATIENCE_S = 30.0		# for what should take no time at all
@@ -27,7 +30,7 @@ def main(body=None):
         run("ip link set lo up")
         if body:
             sys.exit(body())
-        unittest.main(verbosity=2, warnings="ignore")
+        sys.exit(outcome.ended(unittest.main(verbosity=2, warnings="ignore", exit=False).result))
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if os.geteuid() != 0:
         command += ["--user", "--map-root-user"]

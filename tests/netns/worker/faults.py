@@ -46,6 +46,26 @@ class Fault(unittest.TestCase):
                    **options}
         return self.job(stages, **options)
 
+    def hurt(self, job, step, hurt, expect):
+        """Hurts the job once the first activation of that step has come over hop 0, as the
+        kernel counts its bytes; what its ranks then say names that step, or as many later
+        ones as have had the time to pass. expect: (rank, pattern, cause) each."""
+        ns = job.where[1][0]
+        port, size, step_s = job.ports[0][1], job.options.get("bytes", 100000), (job.n + 1) * 0.18
+        look = f"ip netns exec {ns} " if ns else ""
+        look += f"ss -tinHO state established '( sport = :{port} )'"
+        until = time.monotonic() + 60
+        # One to warm the connection, two a step.
+        while sum(map(int, re.findall(r"bytes_received:(\d+)", driver.output(look)))) < (2 + 2 * step) * size:
+            self.assertLess(time.monotonic(), until, "the step did not come")
+            time.sleep(0.01)
+        reached = time.monotonic()
+        hurt()
+        last = step + 1 + int((time.monotonic() - reached) / step_s)
+        for rank, pattern, cause in expect:
+            text = self.fails(job.ranks[rank], pattern, cause)
+            self.assertIn(int(re.search(r" step (\d+):", text).group(1)), range(step, last + 1), text)
+
     def fails(self, worker, pattern, cause, status=1):
         """One error event, and one line that says the same; nothing else."""
         e = worker.event()
@@ -84,24 +104,20 @@ class Peers(Fault):
 
     def test_killed_in_step_1(self):
         job = self.slow(3).begin()
-        time.sleep(1.4 * 4 * 0.18)
-        job.ranks[1].kill()
-        for rank, hop in ((0, 0), (2, 1)):
-            self.fails(job.ranks[rank], rf"^j rank {rank}: hop {hop} step 1: .*(the peer closed|reset by peer)", "peer")
+        self.hurt(job, 1, job.ranks[1].kill,
+                  [(rank, rf"^j rank {rank}: hop {hop} step \d: .*(the peer closed|reset by peer)", "peer")
+                   for rank, hop in ((0, 0), (2, 1))])
 
     def test_dies_in_step_3(self):
         """The line names rank, host, hop and step."""
         job = self.slow(2, steps=6, host="tokyo-0").begin()
-        time.sleep(3.4 * 3 * 0.18)
-        job.ranks[1].kill()
-        self.fails(job.ranks[0], r"^j rank 0 on tokyo-0: hop 0 step 3: .*(the peer closed|reset by peer)", "peer")
+        self.hurt(job, 3, job.ranks[1].kill,
+                  [(0, r"^j rank 0 on tokyo-0: hop 0 step \d: .*(the peer closed|reset by peer)", "peer")])
 
     def test_hangs_in_step_1(self):
         job = self.slow(2, step_timeout_ms=1200).begin()
-        time.sleep(1.4 * 3 * 0.18)
-        job.ranks[1].process.send_signal(signal.SIGSTOP)
-        self.fails(job.ranks[0], r"^j rank 0: hop 0 step 1: no gradient of micro-batch \d for stage 0 within 1\.2 s$",
-                   "timeout")
+        self.hurt(job, 1, lambda: job.ranks[1].process.send_signal(signal.SIGSTOP),
+                  [(0, r"^j rank 0: hop 0 step \d: no gradient of micro-batch \d for stage 0 within 1\.2 s$", "timeout")])
 
     def test_is_done_long_before(self):
         """Stage 1 ends its part of the last step and waits for stage 0, which needs much longer."""
@@ -292,12 +308,9 @@ class Network(Fault):
     def black_hole(self, how):
         self.network()
         job = self.slow(2, where=PAIR, step_timeout_ms=1200, peer_timeout_ms=60000, bytes=50000).begin()
-        time.sleep(1.4 * 3 * 0.18)
-        driver.run(how)
-        # Stage 1 may have had all of step 1 and wait for the next.
-        for rank, step in ((0, "1"), (1, "[12]")):
-            self.fails(job.ranks[rank], rf"^j rank {rank}: hop 0 step {step}: no (gradient|activation) of micro-batch \d "
-                       rf"for stage {rank} within 1\.2 s$", "timeout")
+        self.hurt(job, 1, lambda: driver.run(how),
+                  [(rank, rf"^j rank {rank}: hop 0 step \d: no (gradient|activation) of micro-batch \d "
+                    rf"for stage {rank} within 1\.2 s$", "timeout") for rank in (0, 1)])
 
     def test_packets_are_dropped(self):
         self.black_hole("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP;"
@@ -307,12 +320,10 @@ class Network(Fault):
         """Noticed long before the step is late, also of a peer that has nothing to send."""
         self.network()
         job = self.slow(2, where=PAIR, peer_timeout_ms=1000, bytes=200000, sockets=sockets).begin()
-        time.sleep(1.4 * 3 * 0.18)
-        driver.run("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP;"
-                   "ip netns exec bwk-0 iptables -A INPUT -p tcp -j DROP")
-        for rank in (0, 1):
-            self.fails(job.ranks[rank], rf"^j rank {rank}: hop 0 step \d: .*:\d+: (receive|send): "
-                       "Connection timed out$", "timeout")
+        cut = "; ".join(f"ip netns exec bwk-{i} iptables -A INPUT -p tcp -j DROP" for i in (1, 0))
+        self.hurt(job, 1, lambda: driver.run(cut),
+                  [(rank, rf"^j rank {rank}: hop 0 step \d: .*:\d+: (receive|send): Connection timed out$", "timeout")
+                   for rank in (0, 1)])
 
     def test_silence(self):
         self.silence(1)

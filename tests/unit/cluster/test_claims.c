@@ -131,6 +131,20 @@ static int gpus_of(const struct scene *s)
 	return n;
 }
 
+/* A variant changes what it is named after: jobs come when they do in the plain one. */
+static void same_arrivals(const struct draw *d, const int *choice, const double *arrival_s)
+{
+	for (int v = 0; v < CLAIMS_VARIANTS; v++) {
+		struct scene s;
+		struct bace_err e;
+
+		assert_int_equal(scene_build(&s, d, choice, (enum claims_variant)v, &e), 0);
+		for (int j = 0; j < 8; j++)
+			assert_true(fabs(s.e.jobs[j].arrival_s - arrival_s[j]) <= 1e-9 * arrival_s[j]);
+		scene_free(&s);
+	}
+}
+
 /* What the variants and the choices change, and what they leave. */
 static void scenes(void **state)
 {
@@ -139,7 +153,7 @@ static void scenes(void **state)
 	struct draw d;
 	struct bace_rng r;
 	struct bace_err e;
-	double rate;
+	double rate, arrival_s[8];
 
 	assert_int_equal(draw_alloc(&d, &base), 0);
 	bace_rng_init(&r, 1, 1);
@@ -177,7 +191,10 @@ static void scenes(void **state)
 	assert_true(s.e.cluster.gpus[s.e.cluster.regions[0].gpu].flops_eff == 310e12);
 	assert_int_equal(s.e.schedule, SCHED_EAGER_1F1B);
 	assert_true(s.e.jobs[0].arrival_s == 0 && s.e.jobs[7].arrival_s > s.e.jobs[6].arrival_s);
+	for (int j = 0; j < 8; j++)
+		arrival_s[j] = s.e.jobs[j].arrival_s;
 	scene_free(&s);
+	same_arrivals(&d, choice, arrival_s);
 	draw_free(&d);
 }
 

@@ -69,8 +69,13 @@ static int run(const struct command *c, const char *fmt)
 			line[n++] = *fmt;
 		line[n] = '\0';
 	}
-	for (char *w = strtok_r(line, " ", &save); w; w = strtok_r(NULL, " ", &save))
-		argv[argc++] = w;
+	for (char *w = strtok_r(line, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		/* main takes it out of the line */
+		if (!strcmp(w, "--json"))
+			g.json = true;
+		else
+			argv[argc++] = w;
+	}
 	argv[argc] = NULL;
 	fflush(NULL);
 	for (int i = 0; i < 2; i++) {
@@ -215,6 +220,13 @@ static void claims(void **state)
 	assert_says(html, "</html>");
 	assert_null(strstr(html, "nan"));
 	assert_null(strstr(html, "http"));
+	/* Of one there is no interval. */
+	assert_int_equal(run(&cmd_claims, "--scenarios 1 -o @/c.html"), 0);
+	assert_null(strstr(out, "nan"));
+	free(html);
+	html = NULL;
+	assert_int_equal(bace_read_file(path, 1 << 24, &html, NULL, &e), 0);
+	assert_null(strstr(html, "nan"));
 	/* six scenarios do not bear out seventeen figures */
 	assert_int_equal(run(&cmd_claims, "--scenarios 6 --verdict --json"), BACE_EXIT_VERDICT);
 	j = json_loads(out, 0, NULL);

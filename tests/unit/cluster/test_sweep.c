@@ -153,6 +153,11 @@ static void read_refuses(void **state)
 		"\"seeds\":1,\"shard\":0,\"shards\":0,\"resample\":false,\"varies\":false,"
 		"\"mean_gap_s\":0.0,\"policies\":[\"a\"],\"oracles\":[\"closed-form\"],"
 		"\"cells\":[{\"cell\":1,\"metrics\":[1,1,1,1,1,1,1,1,1,1,1,1]}]}",
+		/* one seed: its jobs are compared one by one, and must be there */
+		"{\"format\":\"bace-sweep-1\",\"experiment\":\"x\",\"config\":\"0\",\"seed\":\"1\",\"jobs\":1,"
+		"\"seeds\":1,\"shard\":0,\"shards\":0,\"resample\":false,\"varies\":false,"
+		"\"mean_gap_s\":0.0,\"policies\":[\"a\"],\"oracles\":[\"closed-form\"],"
+		"\"cells\":[{\"cell\":0,\"metrics\":[1,1,1,1,1,1,1,1,1,1,1,1]}]}",
 	};
 	char path[] = "/tmp/bace-test-sweep-XXXXXX";
 	int fd = mkstemp(path);
@@ -172,8 +177,8 @@ static void read_refuses(void **state)
 	unlink(path);
 }
 
-/* Any file: numbers, or -EINVAL. */
-static void read_mutated(void **state)
+/* Any file: numbers, and of one seed the jobs', or -EINVAL. */
+static void mutate(int seeds, uint64_t stream)
 {
 	char path[] = "/tmp/bace-test-sweep-XXXXXX";
 	CLEANUP_FREE char *good = NULL;
@@ -185,12 +190,12 @@ static void read_mutated(void **state)
 
 	assert_true(fd >= 0);
 	close(fd);
-	run(&s, 2, 1, 1, 2);
+	run(&s, seeds, 1, seeds > 1, seeds > 1 ? 2 : 0);
 	assert_int_equal(sweep_write(&s, path, &err), 0);
 	sweep_free(&s);
 	assert_int_equal(bace_read_file(path, 1 << 20, &good, &len, &err), 0);
-	bace_rng_init(&r, 1, 1);
-	for (int i = 0; i < 2000; i++) {
+	bace_rng_init(&r, 1, stream);
+	for (int i = 0; i < 1000; i++) {
 		CLEANUP_FREE char *text = strndup(good, len);
 		size_t n = bace_rng_below(&r, 4) ? len : bace_rng_below(&r, len);
 		FILE *f = fopen(path, "w");
@@ -203,10 +208,18 @@ static void read_mutated(void **state)
 		rc = sweep_read(path, &s, &err);
 		assert_true(rc == 0 || rc == -EINVAL);
 		refused += rc != 0;
+		for (int k = 0; s.n_seeds == 1 && k < s.n_cells; k++)
+			assert_true(!s.cells[k].done || s.cells[k].error || (s.cells[k].jct_s && s.cells[k].cost_usd));
 		sweep_free(&s);
 	}
-	assert_true(refused > 200 && refused < 1900);
+	assert_true(refused > 100 && refused < 950);
 	unlink(path);
+}
+
+static void read_mutated(void **state)
+{
+	mutate(2, 1);
+	mutate(1, 2);
 }
 
 /* A policy that cannot run is an error of its cells; the others have numbers. */

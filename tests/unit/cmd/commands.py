@@ -109,6 +109,13 @@ for command in (("report", "last", "-o", "folder"), ("trace", "last", "-o", "fol
     check("folder" in run(*command, want=1 if command[0] != "trace" else 1).stderr, command)
 check(os.listdir("folder") == [], "something was left in the folder")
 
+# Names that JSON must escape; and the names of what was written.
+name = 'a "quote" \\ and more'
+for command, key in (("report", "report"), ("trace", "trace")):
+    said = run(command, "last", "-o", name, "--json", want=0 if command == "report" else 2).stdout
+    check(command == "trace" or json.loads(said) == {key: name}, f"{command}: {said}")
+check(json.loads(run("init", "--simulate-only", name + ".cfg", "--json").stdout) == {"experiment": name + ".cfg"}, "init")
+
 # What works here, for people and machines alike.
 done = subprocess.run([bace, "doctor", "--json"], capture_output=True, text=True, env=env)
 doctor = json.loads(done.stdout)

@@ -24,13 +24,19 @@ check(listed == names, f"--help lists {listed}, --json help {names}")
 for c in commands:
     check(c["usage"].startswith("bace " + c["name"]), f"usage of {c['name']}")
     page = open(os.path.join(made, f"bace-{c['name']}.1"), encoding="utf-8").read()
-    for option in set(re.findall(OPTION, c["usage"])):
+    for s in c["subcommands"]:
+        check(s["usage"].startswith("bace " + s["name"]), f"usage of {s['name']}")
+        check(f".Ss bace {s['name']}\n" in page, f"bace-{c['name']}.1 lacks {s['name']}")
+    for option in set(re.findall(OPTION, " ".join(x["usage"] for x in [c] + c["subcommands"]))):
         check(option.replace("-", "\\-") in page, f"bace-{c['name']}.1 lacks {option}")
 pages = sorted(n for n in os.listdir(made) if n.endswith((".1", ".8")))
 check(len(pages) == len(names) + 3, "a page too many or too few")
 for page, option in ("bace-agent.1", "--leash"), ("bace-shaperd.8", "--lease-timeout"):
     text = open(os.path.join(made, page), encoding="utf-8").read()
     check(option.replace("-", "\\-") in text, f"{page} lacks {option}")
+for ask in (("shape", "apply", "--help"), ("help", "shape", "apply")):
+    text = subprocess.run([bace, *ask], check=True, capture_output=True, text=True).stdout
+    check("--measure-path" in text, f"bace {' '.join(ask)}: {text}")
 
 
 def complete(*words):
@@ -45,10 +51,12 @@ check(set(names) <= set(complete("bace", "")), "bash does not complete every com
 check(complete("bace", "rer") == ["rerun"], "bash: rer")
 check(complete("bace", "--store", "x.db", "dif") == ["diff"], "bash: behind --store")
 check(complete("bace", "help", "ke") == ["keygen"], "bash: help")
+check(complete("bace", "shape", "ap") == ["apply"], "bash: a subcommand")
+check("--measure-path" in complete("bace", "shape", "apply", "--m"), "bash: a subcommand's option")
 check("--fail-above" in complete("bace", "diff", "a", "--f"), "bash: an option")
 check(complete("bace", "run", "x", "--backend", "n") == ["netem", "nfqueue"], "bash: a value")
-for c in commands:
-    lacks = set(re.findall(OPTION, c["usage"])) - set(complete("bace", c["name"], "--"))
+for c in [x for c in commands for x in c["subcommands"] or [c]]:
+    lacks = set(re.findall(OPTION, c["usage"])) - set(complete("bace", *c["name"].split(), "--"))
     check(not lacks, f"bash: {c['name']} {lacks}")
 
 if shutil.which("zsh"):

@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -153,6 +154,22 @@ static void test_sizes(void **state)
 		expect_bad(&bad_sizes[i], bace_parse_size_bytes(bad_sizes[i].text, &v, &e), &e);
 }
 
+static void test_whole(void **state)
+{
+	static const char *const bad[] = { "", "x", "1x", "1.0", "-1", "+1", " 1", "1 ", "0x10", "18446744073709551616",
+		"2", "4294967297" };
+	uint64_t v = 77;
+	int n = 77;
+
+	assert_true(bace_parse_whole("18446744073709551615", 0, UINT64_MAX, &v) && v == UINT64_MAX);
+	assert_true(bace_parse_int("2147483647", 1, INT_MAX, &n) && n == INT_MAX);
+	assert_true(bace_parse_int("3", 3, 5, &n) && n == 3);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		if (bace_parse_int(bad[i], 3, INT_MAX, &n))
+			fail_msg("`%s'", bad[i]);
+	assert_int_equal(n, 3);
+}
+
 static void test_formats(void **state)
 {
 	char b[BACE_FMT_MAX];
@@ -205,6 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rates),	cmocka_unit_test(test_times),
 		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_formats),
+		cmocka_unit_test(test_whole),
 		cmocka_unit_test(test_format_reads_back),
 	};
 

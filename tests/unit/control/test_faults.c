@@ -187,6 +187,41 @@ static void test_missing(void **state)
 	world_close(&w);
 }
 
+static volatile bool interrupted;
+
+static bool is_interrupted(void *arg)
+{
+	return interrupted;
+}
+
+static void interrupt(void *arg)
+{
+	interrupted = true;
+}
+
+/* Ctrl-C while a link is measured for a minute: it ends then, and its probes. */
+static void test_interrupted(void **state)
+{
+	struct tb_verify pair = { .src = 0, .dst = 1, .planned_rtt_s = 0.001, .planned_goodput_bps = 1e9 };
+	struct bace_err e = { 0 };
+	struct tb_view_link view[4];
+	struct later *l;
+	struct world w;
+
+	world_open(&w, 2);
+	controller_close(w.controller);
+	interrupted = false;
+	assert_int_equal(controller_open(&(struct controller_config){ .listen_addr = "127.0.0.1", .master_key = w.key,
+		.topo = &w.topo, .cancelled = is_interrupted }, &w.controller, &e), 0);
+	world_agents(&w);
+	l = later(0.5, interrupt, NULL);
+	assert_int_equal(controller_verify(w.controller, 1, &pair, 60, &e), -ECANCELED);
+	later_join(l);
+	expect_no_children(&w);
+	assert_int_equal(controller_look(w.controller, 60, view, &e), -ECANCELED);
+	world_close(&w);
+}
+
 /* A second agent of the same name is refused; the first one is not disturbed. */
 static void test_same_name(void **state)
 {
@@ -227,6 +262,8 @@ static void test_bad_workers(void **state)
 	} cases[] = {
 		{ "dies", "ended with status 7: out of luck" },
 		{ "dies-badly", "ended with status 7: out of ? luck" },
+		/* Only status 1 is of a worker that has said why, in its own words. */
+		{ "dies-first", "ended with status 13" },
 		{ "garbage", "wrote what is not an event" },
 		{ "array", "wrote what is not an event" },
 		{ "deep", "wrote what is not an event" },
@@ -329,7 +366,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_missing),		cmocka_unit_test(test_same_name),
 		cmocka_unit_test(test_unknown_name),	cmocka_unit_test(test_bad_workers),
 		cmocka_unit_test(test_silent_worker),	cmocka_unit_test(test_flood),
-		cmocka_unit_test(test_daemon),
+		cmocka_unit_test(test_daemon),		cmocka_unit_test(test_interrupted),
 	};
 
 	return fixture_args(argc, argv) ? 2 : cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ import sys
 # no netlink, no sockets and no SQLite.
 PURE = {"profiles", "workloads/schedule", "harness/policy", "harness/oracle", "harness/sim"}
 FOLDERS = {
-    "common": (set(), {"common.h"}),
+    "common": (set(), {"common.h", "json.h"}),
     "profiles": (set(), {"profiles.h", "names.h"}),
     "shaper": ({"profiles"}, {"shaper.h", "inspect.h"}),
     "workloads/schedule": ({"profiles"}, {"schedule.h"}),

@@ -11,34 +11,116 @@
 
 #include "harness/lab/codec.h"
 
+/* Every field a number of its own, so that none can stand for another. */
+static void fill_hops(struct tb_hop *h, int n, int *k)
+{
+	for (int i = 0; i < n; i++, *k += 10)
+		h[i] = (struct tb_hop){ .local = i % 2, .local_rate_bps = (uint64_t)*k + 1, .local_latency_ns = *k + 2,
+			.bytes = (uint64_t)*k + 3, .rate_bps = (uint64_t)*k + 4, .reverse_rate_bps = (uint64_t)*k + 5,
+			.latency_ns = *k + 6, .reverse_latency_ns = 5000000000 + *k };
+}
+
+static void same_hops(const struct tb_hop *got, const struct tb_hop *want, int n)
+{
+	for (int i = 0; i < n; i++) {
+		assert_int_equal(got[i].local, want[i].local);
+		assert_int_equal(got[i].local_rate_bps, want[i].local_rate_bps);
+		assert_int_equal(got[i].local_latency_ns, want[i].local_latency_ns);
+		assert_int_equal(got[i].bytes, want[i].bytes);
+		assert_int_equal(got[i].rate_bps, want[i].rate_bps);
+		assert_int_equal(got[i].reverse_rate_bps, want[i].reverse_rate_bps);
+		assert_int_equal(got[i].latency_ns, want[i].latency_ns);
+		assert_int_equal(got[i].reverse_latency_ns, want[i].reverse_latency_ns);
+	}
+}
+
+static void same_job(const struct tb_job *got, const struct tb_job *want)
+{
+	assert_string_equal(got->name, want->name);
+	assert_int_equal(got->schedule, want->schedule);
+	assert_int_equal(got->chunks, want->chunks);
+	assert_int_equal(got->micro_batches, want->micro_batches);
+	assert_int_equal(got->overlap, want->overlap);
+	assert_int_equal(got->n_stages, want->n_stages);
+	assert_int_equal(got->replicas, want->replicas);
+	assert_int_equal(got->replica, want->replica);
+	for (int i = 0; i < want->n_stages; i++) {
+		assert_int_equal(got->stages[i].host, want->stages[i].host);
+		assert_int_equal(got->stages[i].region, want->stages[i].region);
+		assert_int_equal(got->stages[i].worker, want->stages[i].worker);
+		assert_int_equal(got->stages[i].fwd_ns, want->stages[i].fwd_ns);
+		assert_int_equal(got->stages[i].bwd_ns, want->stages[i].bwd_ns);
+		assert_int_equal(got->stages[i].w_ns, want->stages[i].w_ns);
+	}
+	same_hops(got->hops, want->hops, tb_hops(want));
+	assert_int_equal(got->rings != NULL, want->rings != NULL);
+	if (want->rings)
+		same_hops(got->rings, want->rings, want->n_stages);
+}
+
+static void same_script(const struct tb_script *got, const struct tb_script *want)
+{
+	for (int i = 0; i < TB_SOURCES; i++)
+		assert_int_equal(got->monitor.period_ms[i], want->monitor.period_ms[i]);
+	assert_int_equal(got->monitor.push_ms, want->monitor.push_ms);
+	assert_int_equal(got->monitor.probe_packets, want->monitor.probe_packets);
+	assert_int_equal(got->n, want->n);
+	for (int i = 0; i < want->n; i++) {
+		const struct tb_action *g = &got->actions[i], *w = &want->actions[i];
+
+		assert_int_equal(g->kind, w->kind);
+		assert_true(g->at_s == w->at_s && g->on == w->on);
+		assert_int_equal(g->stretch_ppm, w->stretch_ppm);
+		assert_int_equal(g->src, w->src);
+		assert_int_equal(g->dst, w->dst);
+		assert_int_equal(g->rate_bps, w->rate_bps);
+	}
+}
+
 static void test_cell(void **state)
 {
-	struct tb_stage stages[] = { { 3, 0, 0, 50000000, 100000000 }, { 4, 1, 1, 60000000, 120000000 },
-				     { 4, 1, 2, 1, 2 } };
-	struct tb_hop hops[] = { { .bytes = 210000 },
-		{ .local = true, .local_rate_bps = 5000000000, .local_latency_ns = 7, .bytes = 9 } };
-	struct tb_job job = { .name = "qwen-14b", .schedule = SCHED_EAGER_1F1B, .chunks = 1,
-		.micro_batches = 8, .overlap = true, .n_stages = 3, .stages = stages, .hops = hops };
-	struct tb_cell in = { .n_jobs = 1, .jobs = &job, .warmup_steps = 1, .steps = 3,
-		.congestion_control = "cubic", .timeout_s = 12.5 }, out;
+	struct tb_stage stages[] = { { 3, 4, 0, 50000000, 100000000, 7 }, { 14, 11, 1, 60000000, 120000000, 8 },
+				     { 24, 21, 2, 1, 2, 9 } };
+	struct tb_hop hops[3], hops_2[3], rings_0[3], rings_1[3];
+	struct tb_job jobs[] = {
+		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8, .overlap = true,
+		  .n_stages = 3, .stages = stages, .hops = hops, .replicas = 2, .replica = 0, .rings = rings_0 },
+		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8,
+		  .n_stages = 3, .stages = stages, .hops = hops_2, .replicas = 2, .replica = 1, .rings = rings_1 },
+		{ .name = "gemma", .schedule = SCHED_EAGER_1F1B, .chunks = 1, .micro_batches = 6, .n_stages = 2,
+		  .stages = stages + 1, .hops = hops } };
+	struct tb_action acts[] = { { .kind = TB_ACT_MONITOR, .at_s = 0.25, .on = true, .stretch_ppm = 31 },
+				    { .kind = TB_ACT_RATE, .at_s = 1.5, .src = 32, .dst = 33, .rate_bps = 5000000034 } };
+	struct tb_script script = { .monitor = { .push_ms = 41, .probe_packets = 42 }, .n = 2, .actions = acts };
+	struct tb_cell in = { .n_jobs = 3, .jobs = jobs, .warmup_steps = 51, .steps = 52, .steady_ppm = 53,
+		.steady_steps = 54, .congestion_control = "cubic", .transport = TRANSPORT_NCCL, .compute = COMPUTE_ON_CPU,
+		.sockets_per_hop = 55, .timeout_s = 12.5, .script = &script }, out;
 	struct bace_err e = { 0 };
+	int k = 1000;
+
+	for (int i = 0; i < TB_SOURCES; i++)
+		script.monitor.period_ms[i] = 60 + i;
+	fill_hops(hops, 3, &k);
+	fill_hops(hops_2, 3, &k);
+	fill_hops(rings_0, 3, &k);
+	fill_hops(rings_1, 3, &k);
 	json_t *j = codec_cell(&in);
 
 	assert_int_equal(codec_cell_read(j, &out, &e), 0);
-	assert_int_equal(out.n_jobs, 1);
-	assert_string_equal(out.jobs[0].name, "qwen-14b");
-	assert_int_equal(out.jobs[0].schedule, SCHED_EAGER_1F1B);
-	assert_int_equal(out.jobs[0].n_stages, 3);
-	assert_int_equal(out.jobs[0].stages[1].host, 4);
-	assert_int_equal(out.jobs[0].stages[1].region, 1);
-	assert_int_equal(out.jobs[0].stages[1].worker, 1);
-	assert_int_equal(out.jobs[0].stages[1].fwd_ns, 60000000);
-	assert_int_equal(out.jobs[0].stages[1].bwd_ns, 120000000);
-	assert_int_equal(out.jobs[0].hops[0].bytes, 210000);
-	assert_false(out.jobs[0].hops[0].local);
-	assert_int_equal(out.jobs[0].hops[1].local_rate_bps, 5000000000);
-	assert_int_equal(out.jobs[0].hops[1].local_latency_ns, 7);
+	assert_int_equal(out.n_jobs, 3);
+	for (int i = 0; i < 3; i++)
+		same_job(&out.jobs[i], &jobs[i]);
+	assert_int_equal(out.warmup_steps, 51);
+	assert_int_equal(out.steps, 52);
+	assert_int_equal(out.steady_ppm, 53);
+	assert_int_equal(out.steady_steps, 54);
+	assert_string_equal(out.congestion_control, "cubic");
+	assert_int_equal(out.transport, TRANSPORT_NCCL);
+	assert_int_equal(out.compute, COMPUTE_ON_CPU);
+	assert_int_equal(out.sockets_per_hop, 55);
 	assert_true(out.timeout_s == 12.5);
+	assert_non_null(out.script);
+	same_script(out.script, &script);
 	codec_cell_free(&out);
 	/* One hop too few. */
 	json_array_remove(json_object_get(json_array_get(json_object_get(j, "jobs"), 0), "hops"), 0);

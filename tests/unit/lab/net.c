@@ -86,6 +86,9 @@ static void test_topology(void **state)
 	assert_int_equal(to_c->rtt_ns, 70000000);
 	assert_int_equal(to_c->message_bytes, 1000000);
 	assert_int_equal(to_c->prefixes[0].addr[1], 18);
+	/* And nothing of what lies behind a region's prefixes. */
+	for (int i = 1; i < SHAPE_PREFIXES_MAX; i++)
+		assert_memory_equal(&gw_a->links[0].prefixes[i], &(struct shape_prefix){ 0 }, sizeof(struct shape_prefix));
 	/* b -> c is absent: no rate towards c, but its delay from c stays. */
 	assert_int_equal(t.hosts[1].shape.links[1].rate_bps, 0);
 	assert_int_equal(t.hosts[1].shape.links[1].latency_ns, 20000000);

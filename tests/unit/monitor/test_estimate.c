@@ -96,6 +96,22 @@ static void test_counters_messages(void **state)
 	near_to(c.e.rate_bps, RATE / 2, 0.02);
 }
 
+/* What a token bucket lets through after a pause is no news; more than that is. */
+static void test_counters_burst(void **state)
+{
+	struct estimate_counters c = { 0 };
+
+	for (int i = 0; i < 5; i++)
+		estimate_counters(&c, i * 10 * MS, (uint64_t)i * 125000, 1000000);
+	near_to(c.e.rate_bps, RATE, 1e-9);
+	assert_false(estimate_counters(&c, 50 * MS, 500000 + 128125, 0));
+	near_to(c.e.rate_bps, RATE, 1e-9);
+	assert_false(c.e.lower_bound);
+	assert_true(estimate_counters(&c, 60 * MS, 628125 + 140000, 0));
+	near_to(c.e.rate_bps, 1.12 * RATE, 1e-9);
+	assert_true(c.e.lower_bound);
+}
+
 static void test_counters_anew(void **state)
 {
 	struct estimate_counters c = { 0 };
@@ -276,7 +292,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counters_busy), cmocka_unit_test(test_counters_idle),
-		cmocka_unit_test(test_counters_messages), cmocka_unit_test(test_counters_anew),
+		cmocka_unit_test(test_counters_messages), cmocka_unit_test(test_counters_anew), cmocka_unit_test(test_counters_burst),
 		cmocka_unit_test(test_tcp_shared), cmocka_unit_test(test_tcp_short_messages),
 		cmocka_unit_test(test_tcp_limited_by_application), cmocka_unit_test(test_tcp_many),
 		cmocka_unit_test(test_train_exact), cmocka_unit_test(test_train_clumped),

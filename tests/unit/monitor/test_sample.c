@@ -1,6 +1,7 @@
 /* Agents on loopback with true workers: what is sampled reaches the view. */
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -76,6 +77,17 @@ static void test_sources(void **state)
 	assert_int_equal(log.acted[0].samples, off->samples);
 	assert_int_equal(log.acted[0].probe_bytes, off->probe_bytes);
 	tb_log_free(&log);
+	/* A look says what its own probes found, and nothing of a link that none crossed. */
+	assert_int_equal(controller_look(w.controller, 1, view, &e), 0);
+	for (int i = 1; i < 3; i++)
+		assert_true(view[i].known && view[i].method == TB_PROBE && view[i].capacity_bps > 0);
+	world_kill_agent(&w, 1, SIGKILL);
+	usleep(500000);		/* until that is known */
+	assert_int_equal(controller_look(w.controller, 1, view, &e), 0);
+	for (int i = 0; i < 4; i++)
+		assert_false(view[i].known);
+	assert_int_equal(controller_view(w.controller, view, &e), 0);
+	assert_true(view[1].known && view[2].known);
 	tb_result_free(&r);
 	cell_release(&cell);
 	world_close(&w);

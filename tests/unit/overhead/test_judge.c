@@ -169,6 +169,42 @@ static void test_no_effect(void **state)
 	overhead_schedule_free(&s);
 }
 
+/* The default of eight pairs covers nearly as often as it says; below six there is
+ * no interval that could. */
+static void test_few_pairs(void **state)
+{
+	struct tb_monitor m = counters_100ms();
+	struct overhead_schedule s;
+	struct overhead_timing t = timing(8, 0, 3);
+	int covered = 0;
+
+	assert_int_equal(overhead_schedule(&t, &m, &s, NULL), 0);
+	for (uint64_t seed = 1; seed <= 200; seed++) {
+		struct tb_result r = made_up(&s, 0.005, 0.002, seed);
+		struct overhead_row row = { 0 };
+
+		assert_int_equal(overhead_judge_steps(&s, &r, seed, &row, NULL), 0);
+		assert_int_equal(row.n_pairs, 8);
+		covered += row.lo <= 0.005 && row.hi >= 0.005;
+		tb_result_free(&r);
+	}
+	/* A bootstrap of eight normal values covers 92 times in 100; the drift between the
+	 * blocks of a pair makes these wider. */
+	assert_in_range(covered, 174, 200);
+	overhead_schedule_free(&s);
+	t = timing(5, 0, 3);
+	assert_int_equal(overhead_schedule(&t, &m, &s, NULL), 0);
+	struct tb_result r = made_up(&s, 0.005, 0.002, 1);
+	struct overhead_row row = { 0 };
+
+	assert_int_equal(overhead_judge_steps(&s, &r, 1, &row, NULL), 0);
+	assert_int_equal(row.n_pairs, 5);
+	assert_false(isnan(row.inflation));
+	assert_true(isnan(row.lo) && isnan(row.hi));
+	tb_result_free(&r);
+	overhead_schedule_free(&s);
+}
+
 static void test_too_few(void **state)
 {
 	struct tb_monitor m = counters_100ms();
@@ -246,7 +282,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_methods), cmocka_unit_test(test_schedule), cmocka_unit_test(test_resolves),
-		cmocka_unit_test(test_no_effect), cmocka_unit_test(test_too_few), cmocka_unit_test(test_detection),
+		cmocka_unit_test(test_no_effect), cmocka_unit_test(test_few_pairs), cmocka_unit_test(test_too_few), cmocka_unit_test(test_detection),
 		cmocka_unit_test(test_changes),
 	};
 

@@ -219,12 +219,43 @@ static void bad_numbers(void **state)
 	}
 }
 
+/* Behind a dead link: parts are infinite or 0, never undefined, and add up all the same. */
+static void dead_link_adds_up(void **state)
+{
+	const double t[2] = { 1, 1 }, none[1] = { 0 }, dead[1] = { INFINITY };
+
+	for (int k = 0; k < 4; k++) {
+		struct pipeline p = two_stages(t, t, none, none);
+		struct stage_times parts[2];
+		struct pipeline_result r = { .stages = parts };
+		struct bace_err e = { 0 };
+
+		p.schedule.micro_batches = 3;
+		p.no_overlap = k & 1;
+		if (k & 2)
+			p.rev_serialisation = dead;
+		else
+			p.fwd_serialisation = dead;
+		assert_int_equal(pipeline_simulate(&p, &r, &e), 0);
+		assert_true(isinf(r.step_time));
+		for (int i = 0; i < 2; i++) {
+			const struct wait_split *w = &parts[i].waiting;
+			double sum = parts[i].busy + w->compute + w->serialisation + w->latency + parts[i].held +
+				parts[i].drained;
+
+			assert_true(sum == r.step_time);
+			assert_true(w->compute >= 0 && w->latency >= 0 && parts[i].held >= 0 && parts[i].drained >= 0);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equals_reference), cmocka_unit_test(timeline_adds_up),
 		cmocka_unit_test(blocking_sends), cmocka_unit_test(directions_are_apart),
 		cmocka_unit_test(activation_limit), cmocka_unit_test(bad_numbers),
+		cmocka_unit_test(dead_link_adds_up),
 	};
 
 	return cmocka_run_group_tests_name("pipeline-events", tests, NULL, NULL);

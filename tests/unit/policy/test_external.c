@@ -257,18 +257,37 @@ static void test_leaves_no_orphan(void **state)
 	close(fd);
 }
 
+#define NOTHING "{\"placements\": []}"
+#define PLACE_J1 "{\"placements\": [{\"job\": \"j1\", \"path\": [[\"a\", 1]]}]}"
+
+/* A second line, however good and however late, answers no question. */
 static void test_chatter(void **state)
 {
-	use("while read -r line; do echo '{\"placements\": []}'; echo more; done", 20);
+	char path[] = "/tmp/bace-test-external-XXXXXX";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0 && !close(fd));
+	use("while read -r line; do printf '" NOTHING "\\n" PLACE_J1 "\\n'; done", 20);
 	assert_string_equal(fix_decide_with(&f, p), "-");
 	f.v.now_s = 1;
-	usleep(50000);
-	/* the extra line is either seen before the question or taken for its answer */
 	assert_string_equal(fix_decide_with(&f, p), "-");
 	assert_int_equal(policy_failures(p, NULL), 1);
+	assert_non_null(strstr(why(), "answers no question"));
+	policy_destroy(p);
+	/* it removes the file when the second line is written */
+	snprintf(command, sizeof(command), "read -r line; echo '%s'; sleep 0.05; echo '%s'; rm %s; sleep 1000",
+		 NOTHING, PLACE_J1, path);
+	use(command, 20);
+	assert_string_equal(fix_decide_with(&f, p), "-");
+	while (!access(path, F_OK))
+		usleep(1000);
+	f.v.now_s = 2;
+	assert_string_equal(fix_decide_with(&f, p), "-");
+	assert_int_equal(policy_failures(p, NULL), 1);
+	assert_non_null(strstr(why(), "answers no question"));
 	policy_destroy(p);
 	/* 17 MB without a newline */
-	use("head -c 17000000 /dev/zero | tr '\\0' x; sleep 1000", 20);
+	use("read -r line; head -c 17000000 /dev/zero | tr '\\0' x; sleep 1000", 20);
 	assert_string_equal(fix_decide_with(&f, p), "-");
 	assert_non_null(strstr(why(), "longer than 16 MiB"));
 }
@@ -293,6 +312,12 @@ static void test_long_question(void **state)
 	use("sleep 0.2; while read -r line; do echo '{\"placements\": [{\"job\": \"j3\", \"path\": [[\"a\", 6]]}]}'; "
 	    "done", 60);
 	assert_string_equal(fix_decide_with(&f, p), "j3: a:6");
+	policy_destroy(p);
+	/* A few bytes of it are read, the rest would be taken for the next one. */
+	use("head -c 1 > /dev/null; echo '{\"placements\": [{\"job\": \"j3\", \"path\": [[\"a\", 6]]}]}'; "
+	    "sleep 1000", 60);
+	assert_string_equal(fix_decide_with(&f, p), "-");
+	assert_non_null(strstr(why(), "before it had read the question"));
 }
 
 static void test_needs_command(void **state)

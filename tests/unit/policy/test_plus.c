@@ -266,6 +266,32 @@ static void test_price_forecast(void **state)
 	fix_free(&f);
 }
 
+/* Of a series without period only what has been told counts: neither what comes
+ * before a running job ends, nor what the view is too old to hold. */
+static void test_price_forecast_knows_no_future(void **state)
+{
+	static double start[] = { 0, 10 }, usd[] = { 0.1, 0.1 };
+	struct fixture f;
+	struct policy_spec s = fix_spec("bace+");
+	struct price_series flat;
+
+	small(&f, 2, 100, 0);	/* 2100 s: worth 30 s of waiting for a */
+	run(&f, 0, 4, 30);
+	flat = f.e.cluster.regions[0].price;
+	f.e.cluster.regions[0].price = (struct price_series){ 2, start, usd, 0 };
+	assert_string_equal(fix_decide(&f, &s), "-");
+	usd[1] = 9;
+	assert_string_equal(fix_decide(&f, &s), "-");
+	f.v.n_running = 0;	/* now 100 s, of which 90 were at 9 */
+	f.free_gpus[0] = 4;
+	f.v.now_s = 100;
+	assert_string_equal(fix_decide(&f, &s), "j1: b:4");
+	f.e.view.delay_s = 90;
+	assert_string_equal(fix_decide(&f, &s), "j1: a:4");
+	f.e.cluster.regions[0].price = flat;
+	fix_free(&f);
+}
+
 static void test_egress(void **state)
 {
 	struct fixture f;
@@ -415,6 +441,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_starves),
 		cmocka_unit_test(test_sees_latency),
 		cmocka_unit_test(test_price_forecast),
+		cmocka_unit_test(test_price_forecast_knows_no_future),
 		cmocka_unit_test(test_egress),
 		cmocka_unit_test(test_waits_for_cheap_region),
 		cmocka_unit_test(test_start_k_star),

@@ -35,6 +35,22 @@ struct broken {
 #define J "jobs/j.cfg"
 #define E "experiments/e.cfg"
 
+/* The good cluster with machines: region c's prefix, the address and the interface
+ * of its host. */
+#define HOSTS(prefix, address, egress) \
+	"regions_file = \"r\"; links_file = \"l\"; prices_file = \"p\";\n" \
+	"gpu = \"big\"; bandwidth = \"10gbit\";\n" \
+	"regions = (\n" \
+	"  { name = \"c\"; gpus = 2; prefixes = [ \"" prefix "\" ]; },\n" \
+	"  { name = \"a\"; gpus = 1; prefixes = [ \"10.1.0.0/16\", \"fd00:1::/32\" ]; },\n" \
+	"  { name = \"b\"; gpus = 0; prefixes = [ \"10.2.0.0/16\" ]; }\n" \
+	");\n" \
+	"hosts = (\n" \
+	"  { name = \"c0\"; region = \"c\"; address = \"" address "\"; egress = \"" egress "\"; },\n" \
+	"  { name = \"a0\"; region = \"a\"; address = \"fd00:1::7\"; egress = \"eth0\"; },\n" \
+	"  { name = \"agw\"; region = \"a\"; address = \"192.0.2.1\"; gateway = true; egress = \"wan0\"; ingress = \"lan0\"; }\n" \
+	");\n"
+
 static const struct broken broken[] = {
 	/* keys */
 	{ L, "latency = \"10ms\"", "latncy = \"10ms\"",
@@ -108,6 +124,15 @@ static const struct broken broken[] = {
 	  { { C, 6, "key `regions[0].bandwidth' is missing" }, { C, 8, "key `regions[2].bandwidth' is missing" } } },
 	{ P, "\"c\"", "\"d\"", { { C, 7, "key `regions[0].name' = \"c\": has no price in the prices file" } } },
 	{ P, "\"b\"", "\"a\"", { { P, 4, "there is a price of this name before" }, { C, 9, "has no price" } } },
+	/* machines */
+	{ C, NULL, HOSTS("10.0.0.0/16", "10.3.0.10", "eth0"),
+	  { { C, 9, "key `hosts[0].address' = \"10.3.0.10\": must be within a prefix of its region" } } },
+	{ C, NULL, HOSTS("10.0.0.0/16", "10.0.0.0/24", "eth0"), { { C, 9, "must be the address at which ranks listen" } } },
+	{ C, NULL, HOSTS("10.0.0.0/16", "10.0.0.10", "eth0:1"),
+	  { { C, 9, "key `hosts[0].egress' = \"eth0:1\": must be the name of an interface" } } },
+	{ C, NULL, HOSTS("10.0.0.0/14", "10.0.0.10", "eth0"),
+	  { { C, 8, "has 10.1.0.0/16 of region a within 10.0.0.0/14 of region c" },
+	    { C, 8, "has 10.2.0.0/16 of region b within 10.0.0.0/14 of region c" } } },
 	{ G, "\"small\"", "\"big\"", { { G, 4, "there is a GPU of this name before" }, { C, 8, "must be a GPU" } } },
 	{ E, "label = \"bace-0\"; ", "",
 	  { { E, 5, "there is a policy labelled \"bace\" before: give this one a `label'" } } },

@@ -113,7 +113,7 @@ static void test_bad(void **state)
 			       "did you mean `bace'?"));
 	/* A value that is no UTF-8 must not cost the message. */
 	tree_write("experiments/e.cfg", "cluster = \"c\";\njobs = \"j\";\npolicies = ( { name = \"\xff\"; } );\n");
-	assert_int_equal(run(false, 3, "e", "--json"), BACE_EXIT_INPUT);
+	assert_int_equal(run(true, 2, "e"), BACE_EXIT_INPUT);
 	assert_string_equal(err, "");
 	root = json_loads(out, 0, NULL);
 	assert_non_null(root);

@@ -75,7 +75,9 @@ static void ask(const char *file, const char *good, const char *before)
 
 static void test_documented(void **state)
 {
-	const char *const testbed = "testbed = { steps = 1; scale = { bytes = 1; }; };\n";
+	const char *const testbed = "testbed = { steps = 1; scale = { bytes = 1; }; steady = { within = 0.1; };\n"
+				    "  disturb = ( { from = \"a\"; to = \"b\"; loss = 0.1; } ); };\n";
+	const char *const hosts = "hosts = ( { address = \"10.0.0.1\"; name = \"h\"; region = \"a\"; egress = \"eth0\"; } );\n";
 	const char *const view = "view = { delay = \"1s\"; };\n";
 	struct bace_buf text = { 0 };
 
@@ -96,9 +98,14 @@ static void test_documented(void **state)
 	ask("jobs/j.cfg", tree_good_jobs, "name");
 	ask("experiments/e.cfg", tree_good_experiment, "cluster");
 	ask("experiments/e.cfg", tree_good_experiment, "name");
+	bace_buf_addf(&text, "%s%s", tree_good_cluster, hosts);
+	ask("clusters/c.cfg", text.p, "address");
+	bace_buf_free(&text);
 	bace_buf_addf(&text, "%s%s%s", tree_good_experiment, testbed, view);
 	ask("experiments/e.cfg", text.p, "steps");
 	ask("experiments/e.cfg", text.p, "bytes");
+	ask("experiments/e.cfg", text.p, "within");
+	ask("experiments/e.cfg", text.p, "from");
 	ask("experiments/e.cfg", text.p, "delay");
 	bace_buf_free(&text);
 }

@@ -1,4 +1,5 @@
 /* The report is well-formed, complete in itself, and nothing in it escapes. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "results/plot.h"
 
 #define DEPTH_MAX 64
 #define IDS_MAX 8192
@@ -239,10 +241,106 @@ static void large_run(void **state)
 	check(text, 7);
 }
 
+/* The parts of a gap in one row add up to it. */
+static void parts_add_up(const char *text)
+{
+	const char *at = strstr(text, "Parts of the gap"), *end = at ? strstr(at, "</table>") : NULL;
+	int rows = 0;
+
+	assert_non_null(end);
+	at = strstr(at, "<tbody>");
+	while ((at = strstr(at, "<tr>")) && at < end) {
+		double v[10] = { 0 }, sum = 0;
+		int n = 0;
+
+		/* policy, job, placement, event sim, measured, gap, late, slower, waiting, unexplained, n */
+		for (const char *next = strstr(at, "</tr>"); at < next && n < 11; n++) {
+			CLEANUP_FREE char *cell = NULL;
+			char *minus;
+
+			at = strpbrk(strstr(at, n ? "<td" : "<th"), ">") + 1;
+			cell = strndup(at, strcspn(at, "<"));
+			minus = strstr(cell, "\u2212");
+			if (n >= 5 && n < 10)
+				v[n] = minus ? -atof(minus + strlen("\u2212")) : atof(cell);
+		}
+		assert_int_equal(n, 11);
+		for (int k = 6; k < 10; k++)
+			sum += v[k];
+		if (!(sum - v[5] < 0.11 && sum - v[5] > -0.11))
+			fail_msg("parts of %g %% add up to %g %%", v[5], sum);
+		rows++;
+	}
+	assert_int_equal(rows, 16);
+}
+
+static void gap_is_whole(void **state)
+{
+	CLEANUP_FREE char *text = write_report(1, (struct fixture_size){ 4, 3, true, true });
+
+	parts_add_up(text);
+}
+
+/* What a store of somebody else says of its runs is not believed. */
+static void hostile_id(void **state)
+{
+	static const char *const ids[] = { "\"><img src=x onerror=alert(1)>", "../../etc/passwd" };
+	CLEANUP_FREE char *path = fixture_path("hostile.db"), *html = fixture_path("hostile.html");
+	struct store *s;
+	struct bace_err e;
+	char id[32];
+
+	for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+		char *sql = sqlite3_mprintf("PRAGMA foreign_keys = OFF; UPDATE run SET id = %Q", ids[i]);
+
+		assert_int_equal(store_open(path, &s, &e), 0);
+		assert_int_equal(store_run_begin(s, &(struct run_info){ .experiment = "x" }, id, &e), 0);
+		assert_int_equal(store_exec(s, sql, &e), 0);
+		sqlite3_free(sql);
+		assert_int_equal(results_write_report(s, "last", html, &e), -EBADMSG);
+		assert_int_equal(results_write_report(s, ids[i], html, &e), -EBADMSG);
+		assert_null(strpbrk(e.msg, "<>"));
+		store_close(s);
+		remove(path);
+	}
+}
+
+/* Ten policies, colours for eight: the plot says so, and its line joins none that it does not draw. */
+static void more_than_colours(void **state)
+{
+	CLEANUP_FREE char *path = fixture_path("many.db"), *html = fixture_path("many.html"), *text = NULL;
+	struct store *s;
+	struct bace_err e;
+	struct plot p;
+	char id[32];
+
+	assert_int_equal(store_open(path, &s, &e), 0);
+	assert_int_equal(store_run_begin(s, &(struct run_info){ .experiment = "x" }, id, &e), 0);
+	for (int i = 0; i < 10; i++) {
+		char policy[16];
+
+		snprintf(policy, sizeof(policy), "policy-%d", i);
+		/* The last beats all. */
+		assert_int_equal(store_add_job_outcome(s, id, &(struct job_outcome_row){ .policy = policy, .oracle =
+			"event-sim", .job = "j", .finished = true, .jct_s = 100 - i, .cost_usd = 10 - i * 0.5,
+			.placement = "" }, &e), 0);
+	}
+	assert_int_equal(plot_cost_vs_jct(s, id, &p, &e), 0);
+	assert_int_equal(p.left_out, 2);
+	assert_non_null(strstr(p.script.p, "$front << EOD\n93 6.5\nEOD"));
+	bace_buf_free(&p.script);
+	assert_int_equal(results_write_report(s, id, html, &e), 0);
+	assert_int_equal(bace_read_file(html, 1 << 26, &text, NULL, &e), 0);
+	if (!strstr(text, "gnuplot is not installed"))
+		assert_non_null(strstr(text, "The table alone has 2 more."));
+	store_close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(one_run), cmocka_unit_test(two_runs),
-		cmocka_unit_test(large_run) };
+		cmocka_unit_test(large_run), cmocka_unit_test(gap_is_whole), cmocka_unit_test(hostile_id),
+		cmocka_unit_test(more_than_colours) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

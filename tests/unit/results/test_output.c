@@ -251,6 +251,54 @@ static void compared(void **state)
 	free(b);
 }
 
+static json_t *shown(struct store *s, const char *id)
+{
+	struct bace_err e;
+	char *text;
+	size_t n;
+	FILE *to = open_memstream(&text, &n);
+
+	if (results_print_run_json(s, id, to, &e))
+		fail_msg("%s", e.msg);
+	fclose(to);
+	return parse(text);
+}
+
+/* A job that did not finish has used money and energy up; sums are of those that did. */
+static void unfinished(void **state)
+{
+	CLEANUP_FREE char *path = fixture_path("unfinished.db");
+	struct store *s;
+	struct bace_err e;
+	struct table t;
+	char id[32];
+
+	assert_int_equal(store_open(path, &s, &e), 0);
+	assert_int_equal(store_run_begin(s, &(struct run_info){ .experiment = "x" }, id, &e), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(store_add_job_outcome(s, id, &(struct job_outcome_row){ .policy = "p", .oracle =
+			"event-sim", .job = i ? "b" : "a", .finished = !i, .jct_s = i ? NAN : 10, .energy_j = i ? 1000 : 70,
+			.cost_usd = i ? 500 : 3, .placement = "" }, &e), 0);
+	json_t *j = shown(s, id), *p = json_array_get(json_object_get(j, "policies"), 0);
+
+	assert_true(json_number_value(json_object_get(p, "cost_usd")) == 3);
+	assert_true(json_number_value(json_object_get(p, "energy_j")) == 70);
+	json_decref(j);
+	assert_int_equal(run_table(s, id, NULL, TABLE_POLICIES, &t, &e), 0);
+	assert_int_equal(table_rows(&t), 1);
+	assert_string_equal(t.cells[2].text, "1 of 2");
+	assert_true(t.cells[5].number == 70 && t.cells[7].number == 3);
+	table_free(&t);
+	store_close(s);
+}
+
+/* Of a damaged or foreign store: no unit is large enough. */
+static void units(void **state)
+{
+	assert_string_equal(unit_for(SECONDS, INFINITY, 1, INFINITY).name, unit_for(SECONDS, 1e12, 1, 1e12).name);
+	assert_string_equal(unit_for(SECONDS, NAN, 1, 1).name, unit_for(SECONDS, 0, 1, 1).name);
+}
+
 static void without_measurement(void **state)
 {
 	const struct compare_options o = { .seed = 1, .resamples = 100 };
@@ -275,7 +323,8 @@ int main(void)
 	const struct CMUnitTest tests[] = { cmocka_unit_test(numbers), cmocka_unit_test(text_fits),
 		cmocka_unit_test(text_is_plain_and_whole), cmocka_unit_test(json_agrees), cmocka_unit_test(csv),
 		cmocka_unit_test(json_and_ndjson), cmocka_unit_test(unknown_table), cmocka_unit_test(trace),
-		cmocka_unit_test(compared), cmocka_unit_test(without_measurement) };
+		cmocka_unit_test(compared), cmocka_unit_test(without_measurement), cmocka_unit_test(unfinished),
+		cmocka_unit_test(units) };
 
 	return cmocka_run_group_tests(tests, open_store, close_store);
 }

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "results/schema.h"
 #include "results/store.h"
 
 static void write_file(const char *path, const void *p, size_t n)
@@ -190,6 +191,101 @@ static void read_only_folder(void **state)
 	assert_int_equal(status, 0);
 }
 
+static int newest_body(const char *path)
+{
+	struct store *s;
+	struct bace_err e = { 0 };
+	int rc;
+
+	if (geteuid() == 0 && (setegid(65534) || seteuid(65534)))
+		return 77;
+	rc = store_open_readonly(path, &s, &e);
+	if (rc != -EACCES || !strstr(e.msg, "store.db-wal, which cannot be read")) {
+		fprintf(stderr, "%d %s\n", rc, e.msg);
+		return 1;
+	}
+	return 0;
+}
+
+static void copy_file(const char *from, const char *suffix, const char *to)
+{
+	CLEANUP_FREE char *source = NULL, *target = NULL, *bytes = NULL;
+	struct bace_err e;
+	size_t n;
+
+	assert_true(asprintf(&source, "%s%s", from, suffix) > 0 && asprintf(&target, "%s%s", to, suffix) > 0);
+	assert_int_equal(bace_read_file(source, 1 << 26, &bytes, &n, &e), 0);
+	assert_true(n > 0);
+	write_file(target, bytes, n);
+}
+
+/* A killed run's store, copied: what is in the log alone must not be missing in silence. */
+static void read_only_log(void **state)
+{
+	CLEANUP_FREE char *from = fixture_path("log.db"), *dir = fixture_path("rolog"), *to = fixture_path("rolog/store.db");
+	struct store *s;
+	struct bace_err e;
+	char id[32];
+	int status;
+
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(store_open(from, &s, &e), 0);
+	fixture_run(s, 1, (struct fixture_size){ 1, 20, true, true }, id);
+	copy_file(from, "", to);
+	copy_file(from, "-wal", to);
+	store_close(s);
+	assert_int_equal(chmod(fixture_dir(), 0755), 0);
+	assert_int_equal(chmod(dir, 0555), 0);
+	status = in_child(newest_body, to);
+	assert_int_equal(chmod(dir, 0755), 0);
+	if (status == 77)
+		skip();
+	assert_int_equal(status, 0);
+	/* Where it can be written to it is all there. */
+	assert_int_equal(store_open_readonly(to, &s, &e), 0);
+	assert_int_equal(store_find_run(s, id, id, &e), 0);
+	store_close(s);
+}
+
+static int older_body(const char *path)
+{
+	struct store *s;
+	struct bace_err e = { 0 };
+	int rc;
+
+	if (geteuid() == 0 && (setgid(65534) || setuid(65534)))
+		return 77;
+	rc = store_open_readonly(path, &s, &e);
+	if (rc != -EPROTO || !strstr(e.msg, "schema version 1 is older")) {
+		fprintf(stderr, "%d %s\n", rc, e.msg);
+		return 1;
+	}
+	return 0;
+}
+
+/* Brought up to date by whoever may write, by nobody else. */
+static void older(void **state)
+{
+	CLEANUP_FREE char *path = fixture_path("older.db");
+	struct store *s;
+	struct bace_err e;
+	char id[32];
+	int status;
+
+	make(path, store_migrations[0]);
+	make(path, "PRAGMA application_id = 0x62616365; PRAGMA user_version = 1; INSERT INTO run (id, status, began_utc)"
+	     " VALUES ('20200101-000000-0001', 'done', '2020-01-01T00:00:00Z')");
+	assert_int_equal(chmod(path, 0444), 0);
+	assert_int_equal(chmod(fixture_dir(), 0755), 0);
+	status = in_child(older_body, path);
+	assert_true(status == 0 || status == 77);
+	assert_int_equal(chmod(path, 0644), 0);
+	assert_int_equal(store_open_readonly(path, &s, &e), 0);
+	assert_int_equal(store_find_run(s, "last", id, &e), 0);
+	assert_string_equal(id, "20200101-000000-0001");
+	store_close(s);
+}
+
 static int full_disk_body(const char *dir)
 {
 	CLEANUP_FREE char *path = NULL;
@@ -243,6 +339,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(foreign), cmocka_unit_test(empty), cmocka_unit_test(newer),
 		cmocka_unit_test(truncated), cmocka_unit_test(folder), cmocka_unit_test(read_only_folder),
+		cmocka_unit_test(read_only_log), cmocka_unit_test(older),
 		cmocka_unit_test(full_disk) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,9 +107,41 @@ static void jobs_and_policies(void **state)
 	free(p);
 }
 
+/* However many jobs: none is left out of the error of their completion times. */
+static void many_jobs(void **state)
+{
+	const struct compare_options o = { .seed = 1, .resamples = 100 };
+	struct compare_summary sum;
+	struct bace_err e;
+	char *text;
+	size_t n;
+	FILE *to = open_memstream(&text, &n);
+	json_t *j, *error;
+
+	assert_int_equal(store_begin(store, &e), 0);
+	for (int i = 0; i < 5000; i++) {
+		char job[16];
+
+		snprintf(job, sizeof(job), "many-%d", i);
+		outcome("many", "event-sim", job, true, 100, 1);
+		/* Half of them, and then one more, are 10 % late. */
+		outcome("many", "measured", job, true, i < 2499 ? 100 : 110, 1);
+	}
+	assert_int_equal(store_commit(store, &e), 0);
+	assert_int_equal(results_compare(store, slow, &o, to, true, false, 0, &sum, &e), 0);
+	fclose(to);
+	j = json_loads(text, 0, NULL);
+	error = json_object_get(json_object_get(j, "jct_error"), "median_signed");
+	assert_int_equal(json_integer_value(json_object_get(error, "n")), 5002);
+	assert_true(fabs(json_real_value(json_object_get(error, "value")) - 0.1) < 1e-12);
+	json_decref(j);
+	free(text);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(two_scales), cmocka_unit_test(jobs_and_policies) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(two_scales), cmocka_unit_test(jobs_and_policies),
+		cmocka_unit_test(many_jobs) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

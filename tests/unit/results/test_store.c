@@ -65,10 +65,43 @@ static void round_trip(void **state)
 	assert_int_equal(count(s, "SELECT count(*) FROM placement WHERE NOT valid"), 1);
 	assert_int_equal(count(s, "SELECT count(*) FROM placement WHERE measured_median_s IS NULL"), 1);
 	assert_int_equal(count(s, "SELECT count(*) FROM decision WHERE view_digest = 'fffffffffffffffc'"), 6);
-	assert_int_equal(store_find_moment(s, "settings", "a@x;b@y", 2, median, busy, &e), 1);
+	assert_int_equal(store_find_moment(s, NULL, "settings", "a@x;b@y", 2, median, busy, &e), 1);
 	assert_true(median[0] == 4.1 && median[1] == 9.8 && busy[0] == 0.7 && isnan(busy[1]));
-	assert_int_equal(store_find_moment(s, "settings", "a@x;b@y", 3, median, busy, &e), 0);
-	assert_int_equal(store_find_moment(s, "other", "a@x;b@y", 2, median, busy, &e), 0);
+	assert_int_equal(store_find_moment(s, NULL, "settings", "a@x;b@y", 3, median, busy, &e), 0);
+	assert_int_equal(store_find_moment(s, NULL, "other", "a@x;b@y", 2, median, busy, &e), 0);
+	store_close(s);
+}
+
+/* What one run measured, and not another, is given to a third. */
+static void moments_of_runs(void **state)
+{
+	struct store *s = open_new("moments.db");
+	double median[2], busy[2], later[2] = { 5, 6 };
+	char first[32], second[32], third[32];
+	CLEANUP_FREE char *other = NULL;
+	struct bace_err e;
+	int n;
+
+	fixture_run(s, 3, (struct fixture_size){ 1, 2, true, true }, first);
+	fixture_run(s, 4, (struct fixture_size){ 1, 2, true, true }, second);
+	fixture_run(s, 5, (struct fixture_size){ 1, 1, false, false }, third);
+	assert_int_equal(store_begin(s, &e), 0);
+	assert_int_equal(store_add_moment(s, second, "settings", "c@z;d@z", 2, later, later, &e), 0);
+	assert_int_equal(store_commit(s, &e), 0);
+	assert_int_equal(store_find_moment(s, NULL, "settings", "c@z;d@z", 2, median, busy, &e), 1);
+	assert_int_equal(store_find_moment(s, first, "settings", "c@z;d@z", 2, median, busy, &e), 0);
+	assert_int_equal(store_count_moments(s, second, "settings", &n, &other, &e), 0);
+	assert_true(n == 2 && !other);
+	assert_int_equal(store_count_moments(s, second, "others", &n, &other, &e), 0);
+	assert_true(n == 0);
+	assert_string_equal(other, "settings");
+	assert_int_equal(store_copy_moments(s, second, third, "others", &e), 0);
+	assert_int_equal(store_find_moment(s, third, "settings", "c@z;d@z", 2, median, busy, &e), 0);
+	assert_int_equal(store_copy_moments(s, second, third, "settings", &e), 0);
+	assert_int_equal(store_find_moment(s, third, "settings", "c@z;d@z", 2, median, busy, &e), 1);
+	assert_true(median[0] == 5 && median[1] == 6 && busy[1] == 6);
+	assert_int_equal(store_find_moment(s, third, "settings", "a@x;b@y", 2, median, busy, &e), 1);
+	assert_true(median[0] == 4.1 && median[1] == 9.8);
 	store_close(s);
 }
 
@@ -171,7 +204,7 @@ static void documented(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(round_trip), cmocka_unit_test(constraints),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(round_trip), cmocka_unit_test(moments_of_runs), cmocka_unit_test(constraints),
 		cmocka_unit_test(finding), cmocka_unit_test(migration), cmocka_unit_test(documented) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -375,6 +375,107 @@ static void unplaced_jobs(void **state)
 	robust_judgement_free(&j);
 }
 
+/* Of one seed every resample is the same: that decides nothing. */
+static void one_seed_is_no_verdict(void **state)
+{
+	const double gain[5] = { 0.5, 0.5, 0.5, 0.5, 0.5 };
+	struct robust_judgement j;
+	static struct hand h;
+	const struct robust_gain *g;
+
+	hand(&h, gain, gain, 0);
+	for (int i = 1; i < SEEDS; i++)
+		h.scores[2 * SEEDS + i] = (struct robust_score){ NAN, NAN, NAN };
+	judge(&h, &j);
+	g = &robust_cell_at(&j, 0, 1, 0)->gain[ROBUST_JCT];
+	assert_int_equal(g->n, 1);
+	assert_true(near(g->mean, 0.5) && near(g->change, 0));
+	assert_true(isnan(g->lo) && isnan(g->hi) && isnan(g->change_lo) && isnan(g->retention));
+	assert_int_equal(robust_cell_at(&j, 0, 1, 0)->verdict, ROBUST_UNDECIDED);
+	assert_int_equal(robust_cell_at(&j, 0, 2, 0)->verdict, ROBUST_HOLDS);
+	robust_judgement_free(&j);
+}
+
+/* Without a gain there is no break-even; a point without one in between is passed over. */
+static void break_even_without_gains(void **state)
+{
+	const double jct[5] = { 0.3, 0.25, 0.1, 0.3, 0.1 };
+	struct robust_judgement j;
+	static struct hand h;
+	const struct robust_break_even *b;
+
+	hand(&h, jct, jct, 0);
+	for (int i = 0; i < SEEDS; i++)		/* noise of 10 % */
+		h.scores[2 * SEEDS + i] = (struct robust_score){ NAN, NAN, NAN };
+	judge(&h, &j);
+	b = robust_even_at(&j, 0, 0, ROBUST_JCT, AXIS_NOISE);
+	/* 0.3 at 0, 0.1 at 20 % */
+	assert_true(b->kind == BREAK_AT && near(b->at, 0.1) && near(b->lo, 0.1) && near(b->hi, 0.1));
+	robust_judgement_free(&j);
+	for (int v = 0; v < 5; v++)		/* the baseline never places some job */
+		for (int i = 0; i < SEEDS; i++)
+			h.scores[(v * 2 + 1) * SEEDS + i] = (struct robust_score){ NAN, NAN, NAN };
+	judge(&h, &j);
+	for (int a = 0; a < ROBUST_AXES; a++) {
+		b = robust_even_at(&j, 0, 0, ROBUST_JCT, (enum robust_axis)a);
+		assert_int_equal(b->kind, BREAK_UNDEFINED);
+		assert_true(isnan(b->at) && isnan(b->lo) && isnan(b->hi));
+	}
+	robust_judgement_free(&j);
+}
+
+/* Only what starts alike is compared; one subject a start rule. */
+static void pairs_start_alike(void **state)
+{
+	struct policy_spec p[5] = { { .name = "bace" }, { .name = "lcf" }, { .name = "bace", .start = START_K_STAR },
+		{ .name = "lcf", .start = START_K_STAR }, { .name = "bace" } };
+	struct experiment e = { .policies = p, .n_policies = 5 };
+	struct robust_pair *v;
+	struct bace_err err;
+	int n;
+
+	assert_int_equal(robust_pairs(&e, &v, &n, &err), 0);
+	assert_int_equal(n, 3);
+	assert_true(v[0].subject == 0 && v[0].baseline == 1 && v[1].subject == 0 && v[1].baseline == 4);
+	assert_true(v[2].subject == 2 && v[2].baseline == 3);
+	free(v);
+	p[3].start = START_K_MIN;
+	e.policies = p + 2;
+	e.n_policies = 2;
+	assert_int_equal(robust_pairs(&e, &v, &n, &err), -EINVAL);
+	free(v);
+}
+
+/* A series without period: flat prices are its mean up to the last change, not its first. */
+static void flat_is_the_mean(void **state)
+{
+	double start[] = { 0, 100, 300 }, usd[] = { 0.1, 0.4, 9 }, mean[] = { 0.3 };
+	struct experiment e = exp_;
+	struct robust_options o = small();
+	struct robust r, same;
+	int w;
+
+	o.load = 0;
+	o.regimes[REGIME_BINDING] = o.prices[PRICES_HOURLY] = false;
+	memset(o.links, 0, sizeof(o.links));
+	o.links[LINKS_STATIC] = true;
+	CLEANUP_FREE struct region *all = calloc((size_t)e.cluster.n_regions, sizeof(*all));
+	assert_non_null(all);
+	memcpy(all, exp_.cluster.regions, (size_t)e.cluster.n_regions * sizeof(*all));
+	e.cluster.regions = all;
+	for (int i = 0; i < e.cluster.n_regions; i++)
+		all[i].price = (struct price_series){ .n = 3, .start_s = start, .usd_per_kwh = usd };
+	run(&e, &o, &r);
+	for (int i = 0; i < e.cluster.n_regions; i++)	/* (0.1 * 100 + 0.4 * 200) / 300 */
+		all[i].price = (struct price_series){ .n = 1, .start_s = start, .usd_per_kwh = mean };
+	run(&e, &o, &same);
+	w = find_world(&r, REGIME_GIVEN, LINKS_STATIC, PRICES_FLAT);
+	for (int p = 0; p < r.n_policies; p++)
+		assert_true(fabs(robust_at(&r, w, 0, p)[0].cost_usd / robust_at(&same, w, 0, p)[0].cost_usd - 1) < 1e-9);
+	robust_free(&r);
+	robust_free(&same);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -388,6 +489,10 @@ int main(void)
 		cmocka_unit_test(verdicts),
 		cmocka_unit_test(undecided_between),
 		cmocka_unit_test(unplaced_jobs),
+		cmocka_unit_test(one_seed_is_no_verdict),
+		cmocka_unit_test(break_even_without_gains),
+		cmocka_unit_test(pairs_start_alike),
+		cmocka_unit_test(flat_is_the_mean),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -175,6 +175,29 @@ static void reordered_packets_go_at_once(void **state)
 	assert_in_range(at_once, 9700, 10300);
 }
 
+/* Runs of packets that overtake: 2 at a half without correlation; with 0.9 the
+ * numbers cross the half with probability acos(0.9)/pi = 0.144, so about 7. */
+static void correlated_overtaking_comes_in_runs(void **state)
+{
+	static const double corr[] = { 0, 0.9 }, mean[] = { 2, 7 };
+
+	for (size_t k = 0; k < ARRAY_LEN(corr); k++) {
+		struct shape_link l = { .latency_ns = 1000, .impair = { .reorder = 0.5, .reorder_corr = corr[k] } };
+		struct fate f = fate_of(&l);
+		int at_once = 0, runs = 0;
+		bool before = false;
+
+		for (int i = 0; i < 100000; i++) {
+			bool now = !fate_delay_ns(&f);
+
+			at_once += now;
+			runs += now && !before;
+			before = now;
+		}
+		assert_true(fabs((double)at_once / runs / mean[k] - 1) < 0.15);
+	}
+}
+
 static void what_a_delay_line_cannot_do_is_refused(void **state)
 {
 	struct bace_err e;
@@ -220,6 +243,21 @@ static void rules_name_prefixes_and_close_or_bypass(void **state)
 	bace_buf_free(&b);
 }
 
+static void a_rule_that_is_gone_is_missed(void **state)
+{
+	static const char saved[] = "*mangle\n:PREROUTING ACCEPT [0:0]\n:BACE-DELAY - [0:0]\n-A PREROUTING -i wan0 -j BACE-DELAY\n"
+				    "-A BACE-DELAY -s 10.16.0.0/16 -j NFQUEUE --queue-num 47822\n"
+				    "-A BACE-DELAY -s 10.17.0.0/16 -j NFQUEUE --queue-num 47822\nCOMMIT\n";
+
+	assert_true(delay_rules_in(saved, "wan0", 2));
+	assert_false(delay_rules_in(saved, "wan0", 3));
+	assert_false(delay_rules_in(saved, "wan0", 1));
+	assert_false(delay_rules_in(saved, "wan", 2));
+	assert_false(delay_rules_in(saved, "wan01", 2));
+	assert_false(delay_rules_in("", "wan0", 0));
+	assert_false(delay_rules_in("*mangle\n:BACE-DELAY - [0:0]\n-A BACE-DELAY -j NFQUEUE --queue-num 47822\nCOMMIT\n", "wan0", 1));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -232,9 +270,11 @@ int main(void)
 		cmocka_unit_test(jitter_spreads_around_the_latency),
 		cmocka_unit_test(the_same_seed_gives_the_same_fates),
 		cmocka_unit_test(reordered_packets_go_at_once),
+		cmocka_unit_test(correlated_overtaking_comes_in_runs),
 		cmocka_unit_test(what_a_delay_line_cannot_do_is_refused),
 		cmocka_unit_test(quantiles_are_right_within_a_bucket),
 		cmocka_unit_test(rules_name_prefixes_and_close_or_bypass),
+		cmocka_unit_test(a_rule_that_is_gone_is_missed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,8 @@ static const char file[] =
 	"          { name = \"b1\"; region = \"b\"; egress = \"e0\"; %s } );\n"
 	"links = ( { from = \"a\"; to = \"b\"; both_ways = true; rate = \"10gbit\"; latency = \"20ms\"; own_latency = \"1ms\"; } );\n";
 
+static int sharing[2];		/* of regions a and b in the file that spec_of read last */
+
 static struct shape_spec spec_of(const char *mode, const char *ingress, const char *host)
 {
 	char path[] = "/tmp/bace-hosts-XXXXXX";
@@ -30,6 +32,8 @@ static struct shape_spec spec_of(const char *mode, const char *ingress, const ch
 	unlink(path);
 	if (shape_find_host(&f, host, &h, &e) || shape_spec_of(&f, h, DELAY_NFQUEUE, &s, &e))
 		fail_msg("%s", e.msg);
+	for (int r = 0; r < 2; r++)
+		sharing[r] = shape_hosts_sharing(&f, r);
 	shape_file_free(&f);
 	bace_diags_free(&d);
 	return s;
@@ -43,6 +47,8 @@ static void hosts_of_a_region_have_even_parts_of_its_links(void **state)
 	assert_int_equal(s.links[0].rate_bps, 5000000000);
 	assert_int_equal(s.links[0].reverse_rate_bps, 10000000000);
 	assert_int_equal(s.links[0].latency_ns, 19000000);
+	assert_int_equal(sharing[0], 2);
+	assert_int_equal(sharing[1], 1);
 	shape_spec_free(&s);
 	s = spec_of("host", "", "a2");
 	assert_int_equal(s.links[0].rate_bps, 5000000000);
@@ -58,6 +64,7 @@ static void a_gateway_has_its_links_whole(void **state)
 
 	assert_int_equal(s.links[0].rate_bps, 10000000000);
 	assert_string_equal(s.ingress, "e1");
+	assert_int_equal(sharing[0], 1);
 	shape_spec_free(&s);
 }
 

@@ -50,12 +50,32 @@ static void every_object_of_a_plan_round_trips(void **state)
 					     .corrupt_corr = 0.4, .reorder = 0.5, .reorder_corr = 0.6,
 					     .reorder_gap = 5, .ecn = true };
 	l[7].prefixes[0] = (struct shape_prefix){ .family = AF_INET6, .len = 61, .addr = { 0xfd, 1, 2, 3, 4, 5, 6, 8 } };
+	l[8].impair.seed = 0x123456789abcdef0;
 	assert_int_equal(plan_build(&s, &p, NULL), 0);
 	for (size_t i = 0; i < p.egress.n; i++)
 		round_trip(&p.egress.v[i]);
 	for (size_t i = 0; i < p.ingress.n; i++)
 		round_trip(&p.ingress.v[i]);
 	plan_free(&p);
+}
+
+/* Linux 6.7 and later show a seed always. */
+static void a_seed_counts_where_it_is_asked_for(void **state)
+{
+	struct tcobj want = { .type = TCOBJ_QDISC, .handle = 0x100000, .kind = &kind_netem, .kind_name = "netem" };
+	struct tcobj have = want;
+
+	have.u.netem.seed = 99;
+	assert_true(tcobj_equal(&want, &have));
+	want.u.netem.seed = 7;
+	assert_false(tcobj_equal(&want, &have));
+	have.u.netem.seed = 7;
+	assert_true(tcobj_equal(&want, &have));
+	have.u.netem.limit_pkts = 1;
+	assert_false(tcobj_equal(&want, &have));
+	have.u.netem.seed = 0;
+	have.u.netem.limit_pkts = 0;
+	assert_false(tcobj_equal(&want, &have));
 }
 
 /* Pitfall: attributes that a change leaves out persist in the kernel. */
@@ -123,6 +143,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_object_of_a_plan_round_trips),
+		cmocka_unit_test(a_seed_counts_where_it_is_asked_for),
 		cmocka_unit_test(a_netem_change_names_every_attribute),
 		cmocka_unit_test(broken_messages_are_survived),
 	};

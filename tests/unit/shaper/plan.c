@@ -101,6 +101,27 @@ static void the_delay_line_leaves_the_inner_interface_alone(void **state)
 	plan_free(&p);
 }
 
+/* Of what comes in at no known rate the delay line holds what netem would. */
+static void an_unknown_rate_has_room_in_both_delays(void **state)
+{
+	struct shape_link l[1];
+	struct shape_spec s = test_spec(l, 1);
+	struct shape_plan p;
+	uint32_t limit;
+
+	l[0].rate_bps = l[0].reverse_rate_bps = 0;
+	l[0].latency_ns = 80000000;
+	assert_int_equal(plan_build(&s, &p, NULL), 0);
+	limit = find_object(&p.ingress, TCOBJ_QDISC, 0x10 << 16)->u.netem.limit_pkts;
+	/* 10 Gbit/s x 80 ms in full packets. */
+	assert_true(limit >= 66000);
+	plan_free(&p);
+	s.delay = DELAY_NFQUEUE;
+	assert_int_equal(plan_build(&s, &p, NULL), 0);
+	assert_true(p.queue_limit_pkts >= limit);
+	plan_free(&p);
+}
+
 static void a_host_without_links_has_no_tc_state(void **state)
 {
 	struct shape_spec s = { .egress = "eth0", .mtu = 1500, .gso_max_bytes = 5000 };
@@ -248,6 +269,35 @@ static void a_leaf_of_another_kind_is_deleted_first(void **state)
 	plan_free(&b);
 }
 
+/* `tc qdisc replace dev wan0 parent bace:10 KIND`: the kernel numbers it, and
+ * forgets it when ours takes its place again. */
+static void a_foreign_leaf_is_displaced_not_deleted(void **state)
+{
+	static const struct tckind *const kinds[] = { NULL, &kind_pfifo };
+	struct shape_link l[2];
+	struct shape_spec s = test_spec(l, 2);
+	struct shape_plan a, b;
+	struct plan_steps st;
+
+	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+		assert_int_equal(plan_build(&s, &a, NULL), 0);
+		assert_int_equal(plan_build(&s, &b, NULL), 0);
+		for (size_t i = 0; i < b.egress.n; i++) {
+			if (b.egress.v[i].type != TCOBJ_QDISC || b.egress.v[i].handle != 0x10 << 16)
+				continue;
+			b.egress.v[i].handle = 0x80010000;
+			b.egress.v[i].kind = kinds[k];
+		}
+		assert_int_equal(plan_diff(&a.egress, &b.egress, &st), 0);
+		assert_int_equal(st.n, 1);
+		assert_int_equal(st.v[0].verb, PLAN_ADD);
+		assert_int_equal(st.v[0].o->handle, 0x10 << 16);
+		plan_steps_free(&st);
+		plan_free(&a);
+		plan_free(&b);
+	}
+}
+
 static void a_foreign_root_is_replaced_and_nothing_of_it_kept(void **state)
 {
 	struct shape_link l[2];
@@ -277,12 +327,14 @@ int main(void)
 		cmocka_unit_test(rates_above_34_gbit_are_64_bit),
 		cmocka_unit_test(netem_carries_latency_and_loss_on_the_inner_interface),
 		cmocka_unit_test(the_delay_line_leaves_the_inner_interface_alone),
+		cmocka_unit_test(an_unknown_rate_has_room_in_both_delays),
 		cmocka_unit_test(a_host_without_links_has_no_tc_state),
 		cmocka_unit_test(out_of_range_is_refused_never_clipped),
 		cmocka_unit_test(the_same_state_needs_nothing),
 		cmocka_unit_test(one_changed_rate_is_one_message),
 		cmocka_unit_test(a_link_that_goes_takes_filter_then_class),
 		cmocka_unit_test(a_leaf_of_another_kind_is_deleted_first),
+		cmocka_unit_test(a_foreign_leaf_is_displaced_not_deleted),
 		cmocka_unit_test(a_foreign_root_is_replaced_and_nothing_of_it_kept),
 	};
 

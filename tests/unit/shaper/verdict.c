@@ -99,9 +99,44 @@ static void medians_and_means_have_intervals(void **state)
 	assert_true(i.value == 7 && i.low == 7 && i.high == 7);
 	i = shape_mean_interval(two, 2);
 	near(i.value, 2, 0);
-	near(i.high - i.value, 1.96, 1e-9);
+	/* Student's t of one degree of freedom; the standard error is 1. */
+	near(i.high - i.value, 12.706, 1e-3);
+	near(i.value - i.low, 12.706, 1e-3);
 	i = shape_mean_interval(two, 1);
 	assert_true(i.value == 1 && i.low == 1 && i.high == 1);
+}
+
+static void values_that_follow_each_other_say_less(void **state)
+{
+	/* In no order: the squares are 82.5, and neighbours make up for each other. */
+	const double ten[] = { 1, 10, 2, 9, 3, 8, 4, 7, 5, 6 };
+	double turns[40], halves[40];
+	struct shape_interval i = shape_mean_interval(ten, 10);
+
+	near(i.value, 5.5, 1e-12);
+	near(i.high - i.value, 2.262 * sqrt(82.5 / 9 / 10), 1e-9);
+	for (int k = 0; k < 40; k++) {
+		turns[k] = k % 2 ? 2 : 0;
+		halves[k] = k < 20 ? 2 : 0;
+	}
+	/* Batches of four: each is 1. */
+	i = shape_mean_interval(turns, 40);
+	assert_true(i.value == 1 && i.low == 1 && i.high == 1);
+	/* Five of 2, five of 0: 9 products, of which 8 are 1 and one is -1. */
+	i = shape_mean_interval(halves, 40);
+	near(i.value, 1, 1e-12);
+	near(i.high - i.value, 2.262 * sqrt(10.0 / 9 / 10 * 1.7 / 0.3), 1e-9);
+}
+
+static void verdicts(void **state)
+{
+	const struct shape_interval in = { 10, 9.9, 10.1 }, wide = { 10, 5, 40 }, out = { 12.1, 11, 13 };
+
+	assert_int_equal(shape_judge(&in, 8, 12), SHAPE_WITHIN);
+	assert_int_equal(shape_judge(&wide, 8, 12), SHAPE_UNDECIDED);
+	assert_int_equal(shape_judge(&out, 8, 12), SHAPE_OUT);
+	assert_int_equal(shape_judge(&in, 10, 12), SHAPE_UNDECIDED);
+	assert_int_equal(shape_judge(&(struct shape_interval){ NAN, NAN, NAN }, 8, 12), SHAPE_OUT);
 }
 
 int main(void)
@@ -112,6 +147,8 @@ int main(void)
 		cmocka_unit_test(the_loss_interval_is_wilsons),
 		cmocka_unit_test(bursts_widen_the_loss_interval),
 		cmocka_unit_test(medians_and_means_have_intervals),
+		cmocka_unit_test(values_that_follow_each_other_say_less),
+		cmocka_unit_test(verdicts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

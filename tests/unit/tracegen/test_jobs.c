@@ -175,6 +175,7 @@ static void bad_shapes(void **state)
 	WITH(gpus[1], 0, "0 GPUs");
 	WITH(weight[2], NAN, "weight");
 	WITH(n_sizes, 0, "numbers of GPUs");
+	WITH(n_sizes, TRACE_MAX_SIZES + 1, "GPUs: must be 1 to");
 #undef WITH
 }
 

@@ -195,14 +195,16 @@ static void test_trace(void **state)
 	struct shape_trace_point v[] = { { 0, { .set = SHAPE_SET_RATE, .rate_bps = 10000000 } },
 					 { 1500000001, { .set = SHAPE_SET_LOSS, .loss = 0.5 } } };
 	const struct shape_trace in = { .n = 2, .v = v, .period_ns = 3000000002 };
-	const struct wire_trace head = { .region = 7, .loop = true, .start_real_ns = 1234567890123456789 };
+	const struct wire_trace head = { .region = 7, .loop = true, .start_real_ns = 1234567890123456789,
+					 .start_mono_ns = 98765432109876 };
 	struct wire_trace got = { 0 };
 	struct shape_trace out;
 	struct bace_err e = { 0 };
 	json_t *j = wire_encode_trace(&head, &in);
 
 	assert_int_equal(wire_decode_trace(j, &got, &out, &e), 0);
-	assert_true(got.region == 7 && got.loop && got.start_real_ns == head.start_real_ns);
+	assert_true(got.region == 7 && got.loop && got.start_real_ns == head.start_real_ns &&
+		    got.start_mono_ns == head.start_mono_ns);
 	assert_int_equal(out.n, 2);
 	assert_int_equal(out.period_ns, in.period_ns);
 	assert_int_equal(out.v[0].to.rate_bps, 10000000);

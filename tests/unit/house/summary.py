@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What ./test.sh says at its end, and what tests call busy, skipped and failed.
+
+usage: summary.py SOURCE_ROOT
+"""
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = sys.argv.pop(1)
+sys.path.insert(0, os.path.join(ROOT, "tests", "common"))
+import outcome  # noqa: E402
+
+
+def summary(*logs, failed=False):
+    """logs: lists of (test, result, output), or None for one that is not there."""
+    with tempfile.TemporaryDirectory(prefix="bace-summary-") as directory:
+        paths = []
+        for i, log in enumerate(logs):
+            paths.append(os.path.join(directory, f"{i}.json"))
+            if log is None:
+                continue
+            with open(paths[-1], "w", encoding="utf-8") as f:
+                for name, result, out, *err in log:
+                    f.write(json.dumps({"name": "bace:unit / " + name, "result": result, "stdout": out,
+                                        "stderr": "".join(err)}) + "\n")
+        p = subprocess.run([os.path.join(ROOT, ".ci", "summary"), *(["--failed"] if failed else []), *paths],
+                           capture_output=True, text=True, check=False)
+        return p.returncode, p.stdout.splitlines()
+
+
+class Summary(unittest.TestCase):
+    def test_counts(self):
+        first = [("a", "OK", ""), ("b", "FAIL", ""), ("c", "SKIP", "skipped: no root\n", "noise of a child\n"), ("d", "TIMEOUT", "")]
+        status, lines = summary(first, [("b", "OK", "")])
+        self.assertEqual(status, 1)
+        self.assertEqual(lines[-1], "2 passed, 1 failed, 1 skipped")
+        self.assertIn("skipped bace:unit / c: skipped: no root", lines)
+        self.assertIn("passed the second time only: bace:unit / b", lines)
+        self.assertIn("failed d", lines)
+        self.assertEqual(summary(first, None, failed=True), (0, ["b", "d"]))
+
+    def test_a_part(self):
+        status, lines = summary([("a", "OK", "", "skipped in part: test_x: no ssh\n")])
+        self.assertEqual((status, lines), (0, ["skipped in part: test_x: no ssh (bace:unit / a)", "1 passed, 0 failed, 0 skipped"]))
+
+    def test_nothing_ran(self):
+        self.assertEqual(summary([])[0], 1)
+        status, lines = summary([("a", "OK", "")], None)
+        self.assertEqual(status, 1)
+        self.assertRegex(lines[-1], r"^summary: .*1\.json is not there: its tests did not run$")
+
+
+class Outcome(unittest.TestCase):
+    def test_busy(self):
+        for text in ("h: its delay line was late by 3.1 ms (p99); the machine is overloaded",
+                     "timed compute was late by 9.0 % of its duration on average (p99 9 ms, allowed 5 %); the machine is overloaded",
+                     "link a to b out of tolerance: RTT +9.0 %, goodput +0.0 %"):
+            self.assertTrue(outcome.busy(text), text)
+        for text in ("calculated latency is wrong", "1 of 2 agents did not connect within 45 s: h", "nothing heard from h for 3.0 s",
+                     "1 of the cells, links or policies failed"):
+            self.assertFalse(outcome.busy(text), text)
+
+    def test_tried(self):
+        def never():
+            raise outcome.Busy("too busy")
+        self.assertEqual(outcome.tried(never), 1)
+        self.assertEqual(outcome.tried(lambda: None), 0)
+
+    def test_ended(self):
+        def ended(*tests):
+            result = unittest.TestResult()
+            unittest.TestSuite(map(unittest.FunctionTestCase, tests)).run(result)
+            # else ./test.sh would print it
+            with contextlib.redirect_stdout(io.StringIO()):
+                return outcome.ended(result)
+
+        def skips():
+            raise unittest.SkipTest("no such thing here")
+
+        def fails():
+            raise AssertionError
+        self.assertEqual(ended(lambda: None), 0)
+        self.assertEqual(ended(lambda: None, skips), 0)
+        self.assertEqual(ended(skips), 77)
+        self.assertEqual(ended(skips, fails), 1)
+
+
+unittest.main()
