@@ -82,7 +82,7 @@ class Chaos(launch.Launch):
             pass
 
     def schedule(self, r, p):
-        done, back = [], []
+        done = []
         for _ in range(r.randint(1, 3)):
             time.sleep(r.uniform(0, HORIZON_S / 2))
             if p.poll() is not None:
