@@ -188,10 +188,12 @@ static void a_second_daemon_in_the_namespace_is_refused(void **state)
 	assert_int_equal(sh_status("ip netns exec g %s --socket /run/other 2>/run/said",
 				   getenv("BACE_SHAPERD")), 1);
 	sh("grep -q 'already running' /run/said");
-	/* Nor does --clear take from a living one what it holds. */
+	/* Nor does --clear take from a living one what it holds; it waits 3 s, so once is enough. */
 	planned(c, &s);
-	assert_int_equal(sh_status("ip netns exec g %s --clear 2>/run/said", getenv("BACE_SHAPERD")), 1);
-	sh("grep -q 'already running' /run/said; ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
+	if (backend == DELAY_NFQUEUE) {
+		assert_int_equal(sh_status("ip netns exec g %s --clear 2>/run/said", getenv("BACE_SHAPERD")), 1);
+		sh("grep -q 'already running' /run/said; ip netns exec g tc qdisc show dev wan0 | grep -q bace:");
+	}
 	shaperd_close(c);
 	shaperd_stop(d, SIGTERM);
 }

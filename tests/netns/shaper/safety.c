@@ -149,7 +149,7 @@ static void what_was_given_back_is_left_alone_after_a_crash(void **state)
 	c = connected();
 	l.latency_ns = 0;
 	planned(c, &s);
-	s = (struct shape_spec){ .egress = "lan0", .mtu = 1500, .gso_max_bytes = 5000 };
+	s = (struct shape_spec){ .egress = "lan0", .mtu = 1500 };
 	planned(c, &s);
 	sh("ip netns exec g tc qdisc show dev wan0 | grep -q 'pfifo 7: root .*limit 77p'");
 	sh("ip netns exec g tc qdisc replace dev wan0 root handle 9: pfifo limit 99");
