@@ -306,12 +306,11 @@ static int setup_rings(struct shared *s, int n_links, int *n_private, struct bac
 
 		if (n < 2)
 			continue;
-		if (in->replica < 0 || in->replica >= n || i - in->replica < 0 || i - in->replica + n > s->n_jobs ||
-		    s->jobs[i - in->replica].in->replica || s->jobs[i - in->replica].in->replicas != n ||
-		    s->jobs[i - in->replica].n != j->n)
+		to = in->replica < 0 || in->replica >= n || i < in->replica || i - in->replica + n > s->n_jobs ?
+			NULL : &s->jobs[i - in->replica + (in->replica + 1) % n];
+		if (!to || to->in->replica != (in->replica + 1) % n || to->in->replicas != n || to->n != j->n)
 			return bace_fail(e, EINVAL, "pipeline %d: replica %d of %d: they must follow each other and be "
 					 "alike", i, in->replica, n);
-		to = &s->jobs[i - in->replica + (in->replica + 1) % n];
 		to->rings = calloc((size_t)j->n, sizeof(*to->rings));
 		if (!to->rings)
 			return bace_fail(e, ENOMEM, "pipeline %d: out of memory", i);

@@ -33,6 +33,10 @@ run("init", "--cluster", "tiny", "--jobs", "tiny", "--policies", "bace,ldf", "m.
 run("check", "m.cfg")
 check("measured" in open("m.cfg").read(), "no testbed in m.cfg")
 check("name another FILE" in run("init", "m.cfg", want=2).stderr, "init over a file")
+# What `run' would refuse, `check' says: for machines as JSON, and nothing else.
+open("scale.cfg", "w").write(re.sub(r"bytes = [0-9.e-]+", "bytes = 1e-7", open("m.cfg").read()))
+said = run("check", "scale.cfg", "--json", want=2)
+check("testbed.scale.bytes" in json.loads(said.stdout)["errors"][0]["message"] and not said.stderr, said)
 run("init", "--simulate-only", "--cluster", "tiny", "--jobs", "tiny", "s.cfg")
 check("testbed" not in open("s.cfg").read(), "a testbed in s.cfg")
 for bad, word in ((("--cluster", "tinny"), "tiny"), (("--policies", "ldff"), "ldff"), (("--schedule", "2f2b"), "1f1b")):
