@@ -9,7 +9,7 @@
 #include <event2/buffer.h>
 #include <event2/http.h>
 
-#include "agent/agent.h"
+#include "agent/monitor/monitor.h"
 
 #define TYPE "text/plain; version=0.0.4; charset=utf-8"
 #define REQUEST_MAX_BYTES 4096
@@ -31,26 +31,15 @@ static void one(struct evbuffer *b, const char *name, const char *type, const ch
 	evbuffer_add_printf(b, "%s %.17g\n", name, value);
 }
 
-static double resident_bytes(void)
-{
-	CLEANUP_FREE char *text = NULL;
-	unsigned long pages = 0;
-
-	if (bace_read_file("/proc/self/statm", 256, &text, NULL, NULL) || sscanf(text, "%*u %lu", &pages) != 1)
-		return 0;
-	return (double)pages * (double)sysconf(_SC_PAGESIZE);
-}
-
 static void add_process(const struct metrics *m, struct evbuffer *b)
 {
-	struct rusage own = { 0 }, children = { 0 };
+	struct rusage children = { 0 };
+	uint64_t cpu_ns, rss_bytes;
 
-	getrusage(RUSAGE_SELF, &own);
+	monitor_self(&cpu_ns, &rss_bytes);
 	getrusage(RUSAGE_CHILDREN, &children);
-	one(b, "process_cpu_seconds_total", "counter", "User and system CPU time of the agent.",
-	    (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
-	    (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6);
-	one(b, "process_resident_memory_bytes", "gauge", "Resident memory of the agent.", resident_bytes());
+	one(b, "process_cpu_seconds_total", "counter", "User and system CPU time of the agent.", (double)cpu_ns / 1e9);
+	one(b, "process_resident_memory_bytes", "gauge", "Resident memory of the agent.", (double)rss_bytes);
 	one(b, "process_start_time_seconds", "gauge", "When the agent started, since the epoch.", m->start_s);
 	one(b, "bace_agent_workers_cpu_seconds_total", "counter", "User and system CPU time of workers that ended.",
 	    (double)(children.ru_utime.tv_sec + children.ru_stime.tv_sec) +

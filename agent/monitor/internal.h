@@ -71,9 +71,6 @@ int source_gpu(struct monitor *m, struct source **out, struct bace_err *e);
 int source_rapl(struct monitor *m, struct source **out, struct bace_err *e);
 int source_probe(struct monitor *m, struct source **out, struct bace_err *e);
 
-/* ---- self.c ---- */
-void monitor_self(uint64_t *cpu_ns, uint64_t *rss_bytes);
-
 /* ---- class.c ---- */
 struct class_row {
 	uint32_t minor;

@@ -30,6 +30,9 @@ json_t *power_energy(void);
 
 /* ---- what the sources and the inventory share ---- */
 
+/* What this very process uses. */
+void monitor_self(uint64_t *cpu_ns, uint64_t *rss_bytes);
+
 /* NVML by dlopen: no NVIDIA package is needed to build or to run. */
 struct gpu_info {
 	char name[96], uuid[96];

@@ -255,25 +255,11 @@ static int time_products(struct cuda *c, int n, int64_t times, double *each_s, s
 	return rc;
 }
 
-static int64_t shortest(const struct worker_spec *s)
-{
-	int64_t least = INT64_MAX;
-
-	for (int i = 0; i < s->n_stages; i++)
-		for (int k = 0; k < 3; k++) {
-			int64_t d = s->stages[i].duration_ns[k] / s->schedule.chunks;
-
-			if (d > 0 && d < least)
-				least = d;
-		}
-	return least;
-}
-
 /* The largest size of which enough fit into the shortest operation: large ones
  * load a GPU as a model's layers do. */
 static int calibrate(struct cuda *c, const struct worker_spec *spec, struct bace_err *e)
 {
-	double most_s = (double)shortest(spec) / 1e9 / PRODUCTS_MIN;
+	double most_s = (double)worker_shortest_ns(spec) / 1e9 / PRODUCTS_MIN;
 
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		double once, each;

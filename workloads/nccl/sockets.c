@@ -34,16 +34,7 @@ static void add(struct sockets_count *out, int fd)
 
 	if (net_info(fd, &t))
 		return;
-	s->wire_bytes += t.wire_bytes;
-	s->bytes_sent += t.bytes_sent;
-	s->retrans_bytes += t.retrans_bytes;
-	s->segs_out += t.segs_out;
-	s->busy_us += t.busy_us;
-	s->rwnd_limited_us += t.rwnd_limited_us;
-	s->sndbuf_limited_us += t.sndbuf_limited_us;
-	s->delivery_rate_bps += t.delivery_rate_bps;
-	s->cwnd_bytes += t.cwnd_bytes;
-	s->app_limited |= t.app_limited;
+	net_info_add(s, &t);
 	s->rtt_us = least(s->rtt_us, t.rtt_us, out->n);
 	s->min_rtt_us = least(s->min_rtt_us, t.min_rtt_us, out->n);
 	memcpy(s->congestion_control, t.congestion_control, sizeof(s->congestion_control));

@@ -210,13 +210,6 @@ static int load_library(struct cpu *c, struct bace_err *e)
 
 /* ---- calibration ---- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Median seconds of a product, on one thread that has a core. */
 static double time_of(const struct cpu *c, int n, float *out)
 {
@@ -234,28 +227,14 @@ static double time_of(const struct cpu *c, int n, float *out)
 		} while (now - begin < CALIBRATE_NS / ROUNDS);
 		v[i] = (double)(now - begin) / 1e9 / k;
 	}
-	qsort(v, ROUNDS, sizeof(*v), by_value);
+	qsort(v, ROUNDS, sizeof(*v), bace_by_double);
 	return v[ROUNDS / 2];
-}
-
-static int64_t shortest(const struct worker_spec *s)
-{
-	int chunks = s->schedule.kind == SCHED_INTERLEAVED_1F1B ? s->schedule.chunks : 1;
-	int64_t least = INT64_MAX;
-
-	for (int i = 0; i < s->n_stages; i++)
-		for (int k = 0; k < 3; k++) {
-			int64_t d = s->stages[i].duration_ns[k] / chunks;
-
-			least = d > 0 && d < least ? d : least;
-		}
-	return least;
 }
 
 /* The largest product of which PRODUCTS_MIN fit in the shortest operation. */
 static int calibrate(struct cpu *c, const struct worker_spec *s, struct bace_err *e)
 {
-	int64_t least = shortest(s);
+	int64_t least = worker_shortest_ns(s);
 
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		c->n = sizes[i];

@@ -106,3 +106,17 @@ int worker_spec_check(const struct worker_spec *s, struct bace_err *e)
 		rc = check_roles(s, here, e);
 	return rc ? rc : check_complete(s, listed, e);
 }
+
+int64_t worker_shortest_ns(const struct worker_spec *s)
+{
+	int chunks = s->schedule.kind == SCHED_INTERLEAVED_1F1B ? s->schedule.chunks : 1;
+	int64_t least = INT64_MAX;
+
+	for (int i = 0; i < s->n_stages; i++)
+		for (int k = 0; k < 3; k++) {
+			int64_t d = s->stages[i].duration_ns[k] / chunks;
+
+			least = d > 0 && d < least ? d : least;
+		}
+	return least;
+}

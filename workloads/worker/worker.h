@@ -224,6 +224,9 @@ static inline int worker_ring_rounds(const struct worker_spec *s)
 	return s->replicas > 1 ? 2 * (s->replicas - 1) : 0;
 }
 
+/* The least that any operation takes; INT64_MAX: none takes any time. */
+int64_t worker_shortest_ns(const struct worker_spec *s);
+
 /* Every field range-checked; -EINVAL or -ENOTSUP names the key. What was read is
  * freed by the caller, after an error too. */
 int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *e);
