@@ -6,6 +6,7 @@
 #ifndef BACE_AGENT_H
 #define BACE_AGENT_H
 
+#include <net/if.h>
 #include <sched.h>
 #include <sys/types.h>
 
@@ -49,6 +50,8 @@ struct agent {
 	struct stop_request *stops;
 	struct monitor *monitor;
 	struct metrics *metrics;	/* NULL: not asked for */
+	uint16_t trace_region;		/* a trace that is still coming, in pieces */
+	struct shape_trace trace;
 };
 
 /* ---- session.c ---- */
@@ -61,6 +64,8 @@ void session_answer(struct agent *a, uint32_t session, json_int_t id, json_t *bo
 
 /* ---- requests.c ---- */
 void request_handle(struct agent *a, const char *type, json_int_t id, const json_t *msg);
+/* What was begun and not ended: the session is over. */
+void requests_forget(struct agent *a);
 
 /* ---- lease.c: the client of bace-shaperd, in a thread: its calls block ---- */
 int lease_open(struct agent *a, struct lease **out, struct bace_err *e);
@@ -76,7 +81,7 @@ void lease_trace(struct lease *l, json_int_t id, const struct wire_trace *head, 
 /* Shaping reverts. id 0: nobody waits for an answer. */
 void lease_drop(struct lease *l, json_int_t id);
 
-/* ---- workers.c ---- */
+/* ---- workers.c, output.c, children.c ---- */
 struct launch {
 	json_int_t cell;
 	int rank;
@@ -93,16 +98,22 @@ int worker_tell(struct agent *a, json_int_t cell, int rank, const json_t *line, 
 void workers_stop(struct agent *a, json_int_t cell, json_int_t id);
 /* Calls fn with the process id of each. */
 void workers_each(const struct agent *a, void (*fn)(void *arg, pid_t pid), void *arg);
-/* Kills, waits, frees: at the end of the process. */
+/* Kills, waits for all that they left behind too, frees: at the end of the process. */
 void workers_end(struct agent *a);
+/* Part of it: forgets them. */
+void workers_free(struct agent *a);
 
 /* ---- spawn.c ---- */
 struct spawned {
 	pid_t pid;
 	int in, out, err;	/* this end of its standard streams, non-blocking */
+	bool bound;		/* to these processors, as the kernel has it */
 };
 
-/* binding: a CPU list to be bound to, or empty. */
+/* Each worker takes three files of this process. Once, at the start. */
+#define SPAWN_FILES 8192
+void spawn_raise_files(void);
+/* cpus: to be bound to; NULL: all that this process may use. */
 int spawn_worker(const char *path, const cpu_set_t *cpus, struct spawned *out, struct bace_err *e);
 
 /* ---- bind.c: which cores a rank gets (hwloc) ---- */
@@ -124,5 +135,7 @@ void metrics_close(struct metrics *m);
  * can do here (in a namespace of its own), and whether there are GPUs. */
 void inventory_probe(void);
 json_t *inventory(struct agent *a);
+/* Part of it: of that list (may be NULL), as many as the hello has room for. */
+json_t *inventory_interfaces(const struct if_nameindex *all, int *left_out);
 
 #endif

@@ -11,6 +11,8 @@
 
 #include "agent/agent.h"
 
+#define DESCRIBED_MAX 96		/* a host may have hundreds of virtual functions; the hello is one frame */
+
 struct binder {
 	hwloc_topology_t topo;
 	int n_pus;		/* that this process may use */
@@ -138,7 +140,7 @@ json_t *binder_describe(struct binder *b)
 	json_t *devices = json_array();
 	hwloc_obj_t o = NULL;
 
-	while ((o = hwloc_get_next_osdev(b->topo, o))) {
+	while ((o = hwloc_get_next_osdev(b->topo, o)) && json_array_size(devices) < DESCRIBED_MAX) {
 		hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(b->topo, o);
 		char set[128];
 

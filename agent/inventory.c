@@ -20,6 +20,11 @@
 #include "agent/monitor/monitor.h"
 #include "config.h"
 
+/* The hello is one frame of WIRE_FIRST_FRAME bytes, however much a host has. */
+#define INTERFACES_MAX 256
+#define RDMA_MAX 64
+#define GPUS_MAX 32
+
 /* Settings that change what a transfer over a long path takes. */
 static const char *const sysctls[] = {
 	"net/ipv4/tcp_congestion_control", "net/ipv4/tcp_available_congestion_control",
@@ -75,24 +80,39 @@ static void link_driver(int fd, const char *name, char driver[32])
 	snprintf(driver, 32, "%s", ioctl(fd, SIOCETHTOOL, &ifr) ? "" : info.driver);
 }
 
-static json_t *read_interfaces(void)
+json_t *inventory_interfaces(const struct if_nameindex *all, int *left_out)
 {
 	CLEANUP_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	struct if_nameindex *all = if_nameindex();
 	json_t *a = json_array();
 
-	for (struct if_nameindex *i = all; i && i->if_name; i++) {
+	*left_out = 0;
+	for (const struct if_nameindex *i = all; i && i->if_name; i++) {
 		struct ifreq ifr = { 0 };
 		char driver[32];
 
+		if (json_array_size(a) == INTERFACES_MAX) {
+			++*left_out;
+			continue;
+		}
 		snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", i->if_name);
 		link_driver(fd, i->if_name, driver);
 		json_array_append_new(a, json_pack("{s:s,s:i,s:I,s:s}", "name", i->if_name,
 			"mtu", ioctl(fd, SIOCGIFMTU, &ifr) ? 0 : ifr.ifr_mtu,
 			"speed_mbps", link_speed_mbps(fd, i->if_name), "driver", driver));
 	}
-	if_freenameindex(all);
 	return a;
+}
+
+static void add_interfaces(json_t *o)
+{
+	struct if_nameindex *all = if_nameindex();
+	int left_out;
+
+	json_object_set_new(o, "interfaces", inventory_interfaces(all, &left_out));
+	if (left_out)
+		json_object_set_new(o, "interfaces_left_out", json_integer(left_out));
+	if (all)
+		if_freenameindex(all);
 }
 
 /* They bypass tc: traffic over them is not shaped. */
@@ -102,7 +122,7 @@ static json_t *read_rdma(void)
 	DIR *d = opendir("/sys/class/infiniband");
 	struct dirent *f;
 
-	while (d && (f = readdir(d)))
+	while (d && (f = readdir(d)) && json_array_size(a) < RDMA_MAX)
 		if (f->d_name[0] != '.')
 			json_array_append_new(a, json_string(f->d_name));
 	if (d)
@@ -116,7 +136,7 @@ static json_t *read_gpus(void)
 	int n = nvml_count(why);
 	json_t *a = json_array(), *o;
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n && i < GPUS_MAX; i++) {
 		struct gpu_info g;
 		struct gpu_reading r;
 
@@ -204,14 +224,15 @@ json_t *inventory(struct agent *a)
 	sysinfo(&mem);
 	json_t *rdma = read_rdma(), *energy = power_energy();
 	bool bypass = json_array_size(rdma) > 0;
-	json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "hostname", u.nodename,
+	json_t *o = json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "hostname", u.nodename,
 		"kernel", u.release, "machine", u.machine, "boot_id", read_boot_id(),
 		"mono_ns", (json_int_t)bace_mono_ns(),
 		"memory_bytes", (json_int_t)((uint64_t)mem.totalram * mem.mem_unit),
-		"topology", binder_describe(a->binder), "interfaces", read_interfaces(), "rdma", rdma,
+		"topology", binder_describe(a->binder), "rdma", rdma,
 		"sysctls", read_sysctls(), "versions", read_versions(), "gpus", read_gpus(), "tc", read_tc(),
 		"clocks", read_clocks());
 
+	add_interfaces(o);
 	json_object_set_new(o, "energy_counters", json_integer((json_int_t)json_array_size(energy)));
 	json_decref(energy);
 	if (bypass)

@@ -12,6 +12,7 @@
 #include "agent/monitor/monitor.h"
 
 #define QUEUE_MAX 64
+#define QUEUE_MAX_BYTES (8u << 20)
 /* Both together less than a worker's peer takes to be given up: a delay line that
  * stands still is to be named, not the connections that stop with it. */
 #define KEEPALIVE_MS 400
@@ -24,6 +25,7 @@ enum lease_op { LEASE_PLAN, LEASE_CHANGE, LEASE_TRACE, LEASE_STATS, LEASE_DROP, 
 
 struct lease_job {
 	struct lease_job *next;
+	size_t bytes;			/* of what it is to do with */
 	enum lease_op op;
 	uint32_t session;
 	json_int_t id;
@@ -41,6 +43,7 @@ struct lease_job {
 struct job_list {
 	struct lease_job *first, **last;
 	int n;
+	size_t bytes;
 };
 
 struct lease {
@@ -50,10 +53,12 @@ struct lease {
 	struct job_list todo, done;
 	int fd;				/* of the client, to interrupt a blocked call; -1 */
 	bool quit;
+	int drops;			/* asked for and not carried out: the end of the connection is no loss */
 	int wake;			/* eventfd to the thread */
 	int ready;			/* eventfd to the loop */
 	struct event *on_ready;
 	struct shaperd_client *client;	/* the thread's */
+	uint32_t session;		/* the thread's: whose plan is applied */
 	bool sampling;			/* the loop's: an answer is on its way */
 };
 
@@ -63,6 +68,7 @@ static void list_add(struct job_list *l, struct lease_job *j)
 	*l->last = j;
 	l->last = &j->next;
 	l->n++;
+	l->bytes += j->bytes;
 }
 
 static struct lease_job *list_take(struct job_list *l)
@@ -75,6 +81,7 @@ static struct lease_job *list_take(struct job_list *l)
 	if (!l->first)
 		l->last = &l->first;
 	l->n--;
+	l->bytes -= j->bytes;
 	return j;
 }
 
@@ -126,9 +133,14 @@ static void limit_answer(const struct lease *l, int ms)
 	setsockopt(shaperd_fd(l->client), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
 
-static bool worth_retrying(int rc)
+static bool is_dropping(struct lease *l)
 {
-	return rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY;
+	bool is;
+
+	pthread_mutex_lock(&l->lock);
+	is = l->drops > 0 || l->quit;
+	pthread_mutex_unlock(&l->lock);
+	return is;
 }
 
 static int connect_shaperd(struct lease *l, struct bace_err *e)
@@ -141,7 +153,7 @@ static int connect_shaperd(struct lease *l, struct bace_err *e)
 	if (!l->agent->cfg.shaperd_path)
 		return bace_fail(e, ENOTSUP, "agent was started without --shaperd: it cannot shape");
 	while ((rc = shaperd_connect(l->agent->cfg.shaperd_path, &l->client, e)) &&
-	       worth_retrying(rc) && bace_mono_ns() < until && !__atomic_load_n(&l->quit, __ATOMIC_RELAXED))
+	       (rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY) && bace_mono_ns() < until && !is_dropping(l))
 		usleep(RETRY_US);
 	if (rc)
 		return rc;
@@ -157,13 +169,13 @@ static bool connection_broken(int rc)
 
 static void report_lost(struct lease *l, const char *why)
 {
-	struct lease_job *j = calloc(1, sizeof(*j));
+	struct lease_job *j = is_dropping(l) ? NULL : calloc(1, sizeof(*j));
 
 	disconnect(l);
 	if (!j)
 		return;
 	j->op = LEASE_LOST;
-	j->session = __atomic_load_n(&l->agent->session, __ATOMIC_RELAXED);
+	j->session = l->session;
 	bace_fail(&j->e, EPIPE, "%s", why);
 	finish(l, j);
 }
@@ -171,6 +183,21 @@ static void report_lost(struct lease *l, const char *why)
 static int nothing_shaped(struct lease_job *j)
 {
 	return bace_fail(&j->e, ENOTCONN, "nothing is shaped on this host: no plan, or bace-shaperd is gone");
+}
+
+/* A plan that waited for bace-shaperd may be that of a controller that is gone. */
+static bool is_late(const struct lease *l, const struct lease_job *j)
+{
+	return (j->op == LEASE_PLAN || j->op == LEASE_CHANGE || j->op == LEASE_TRACE) &&
+	       j->session != __atomic_load_n(&l->agent->session, __ATOMIC_RELAXED);
+}
+
+static void drop(struct lease *l)
+{
+	disconnect(l);
+	pthread_mutex_lock(&l->lock);
+	l->drops--;
+	pthread_mutex_unlock(&l->lock);
 }
 
 /* Of our monotonic clock: bace-shaperd is told the time of day of this host. */
@@ -181,11 +208,17 @@ static int64_t trace_start_real_ns(const struct wire_trace *t)
 
 static void do_job(struct lease *l, struct lease_job *j)
 {
+	if (is_late(l, j)) {
+		j->rc = -ECANCELED;
+		finish(l, j);
+		return;
+	}
 	switch (j->op) {
 	case LEASE_PLAN:
 		j->rc = connect_shaperd(l, &j->e);
 		if (j->rc)
 			break;
+		l->session = j->session;
 		limit_answer(l, PLAN_MS);
 		j->rc = shaperd_plan(l->client, &j->spec, &j->e);
 		limit_answer(l, ANSWER_MS);
@@ -207,8 +240,9 @@ static void do_job(struct lease *l, struct lease_job *j)
 		j->rc = l->client ? shaperd_stats(l->client, &j->stats, &j->e) : -ENOTCONN;
 		break;
 	case LEASE_DROP:
+		drop(l);
+		break;
 	case LEASE_LOST:
-		disconnect(l);
 		break;
 	}
 	if (j->rc && l->client && connection_broken(j->rc))
@@ -320,6 +354,13 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+static size_t bytes_of(const struct lease_job *j)
+{
+	return sizeof(*j) + (size_t)j->spec.n_links * sizeof(*j->spec.links) +
+	       (size_t)j->spec.n_tables * sizeof(*j->spec.tables) + (size_t)j->n_change * sizeof(*j->change) +
+	       j->trace.n * sizeof(*j->trace.v);
+}
+
 /* `with`: what the job is to do with, moved into it. */
 static void submit(struct lease *l, enum lease_op op, json_int_t id, struct lease_job *with)
 {
@@ -333,10 +374,12 @@ static void submit(struct lease *l, enum lease_op op, json_int_t id, struct leas
 		j->op = op;
 		j->id = id;
 		j->session = l->agent->session;
+		j->bytes = bytes_of(j);
 		pthread_mutex_lock(&l->lock);
-		full = l->todo.n >= QUEUE_MAX && op != LEASE_DROP;
+		full = (l->todo.n >= QUEUE_MAX || l->todo.bytes + j->bytes > QUEUE_MAX_BYTES) && op != LEASE_DROP;
 		if (!full)
 			list_add(&l->todo, j);
+		l->drops += op == LEASE_DROP;
 		pthread_mutex_unlock(&l->lock);
 		if (!full) {
 			signal_fd(l->wake);
@@ -394,13 +437,13 @@ void lease_sample(struct lease *l)
 
 void lease_drop(struct lease *l, json_int_t id)
 {
+	submit(l, LEASE_DROP, id, NULL);
 	/* A call that waits for an answer returns now; shaperd sees the end of the
 	 * connection and reverts, whatever this process does next. */
 	pthread_mutex_lock(&l->lock);
 	if (l->fd >= 0)
 		shutdown(l->fd, SHUT_RDWR);
 	pthread_mutex_unlock(&l->lock);
-	submit(l, LEASE_DROP, id, NULL);
 }
 
 int lease_open(struct agent *a, struct lease **out, struct bace_err *e)

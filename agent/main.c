@@ -126,6 +126,7 @@ static void finish(struct agent *a)
 	if (a->conn)
 		wire_free(a->conn);
 	a->conn = NULL;
+	requests_forget(a);
 	monitor_close(a->monitor);
 	metrics_close(a->metrics);
 	lease_close(a->lease);
@@ -288,6 +289,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bace-agent: %s\n", e.msg);
 		return BACE_EXIT_INPUT;
 	}
+	spawn_raise_files();
 	srandom((unsigned)(bace_mono_ns() ^ getpid()));
 	if (run(&a, &e)) {
 		fprintf(stderr, "bace-agent: %s\n", e.msg);

@@ -49,6 +49,32 @@ static int do_change(struct agent *a, json_int_t id, struct wire_reader *r)
 	return rc;
 }
 
+void requests_forget(struct agent *a)
+{
+	shape_trace_free(&a->trace);
+	a->trace = (struct shape_trace){ 0 };
+}
+
+/* Puts what came before in front of t, whose points it takes. */
+static int go_on_with_trace(struct agent *a, uint16_t region, struct shape_trace *t, struct bace_err *e)
+{
+	size_t n = a->trace.n + t->n;
+	struct shape_trace_point *v;
+
+	if (a->trace.n && a->trace_region != region)
+		return bace_fail(e, EPROTO, "trace: of region %u, while that of region %u is not whole", region, a->trace_region);
+	if (n > WIRE_TRACE_POINTS_MAX)
+		return bace_fail(e, EINVAL, "trace: more than %d points", WIRE_TRACE_POINTS_MAX);
+	v = realloc(a->trace.v, (n + 1) * sizeof(*v));
+	if (!v)
+		return bace_fail(e, ENOMEM, "trace: out of memory");
+	memcpy(v + a->trace.n, t->v, t->n * sizeof(*v));
+	free(t->v);
+	*t = (struct shape_trace){ .n = n, .v = v, .period_ns = t->period_ns };
+	a->trace = (struct shape_trace){ 0 };
+	return 0;
+}
+
 static int do_trace(struct agent *a, json_int_t id, struct wire_reader *r)
 {
 	static const char *const keys[] = { "trace" };
@@ -62,9 +88,22 @@ static int do_trace(struct agent *a, json_int_t id, struct wire_reader *r)
 	if (r->rc)
 		return r->rc;
 	rc = wire_decode_trace(j, &head, &t, r->e);
-	if (!rc)
+	if (rc)
+		return rc;
+	rc = go_on_with_trace(a, head.region, &t, r->e);
+	if (rc) {
+		shape_trace_free(&t);
+		requests_forget(a);
+		return rc;
+	}
+	if (head.more) {
+		a->trace = t;
+		a->trace_region = head.region;
+		session_answer(a, a->session, id, NULL, NULL);
+	} else {
 		lease_trace(a->lease, id, &head, &t);
-	return rc;
+	}
+	return 0;
 }
 
 static int do_launch(struct agent *a, json_int_t id, struct wire_reader *r)

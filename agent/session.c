@@ -10,9 +10,7 @@
 #define BACKOFF_MAX_S 5.0
 #define MODULE "session"
 
-/* The controller sends little; a bad one must not fill this host's memory. */
-static const struct wire_limits limits = { .max_frame = 1u << 20, .max_values = 1u << 16,
-					   .max_queue = 8u << 20 };
+static const struct wire_limits limits = WIRE_AGENT_LIMITS;
 
 static void try_connect(struct agent *a);
 
@@ -85,6 +83,7 @@ static void on_close(void *arg, struct wire_conn *c, const char *why)
 			 wire_peer_addr(c), why);
 	snprintf(a->last_why, sizeof(a->last_why), "%s", why);
 	monitor_stop(a->monitor);
+	requests_forget(a);
 	if (was_accepted) {
 		workers_stop(a, 0, 0);
 		lease_drop(a->lease, 0);
@@ -114,14 +113,20 @@ void session_start(struct agent *a)
 		try_connect(a);
 }
 
+/* What it was not told it would wait for. */
+static void close_if_deaf(struct agent *a, int rc)
+{
+	if (rc == -ENOBUFS)
+		wire_close(a->conn, "the controller does not read");
+}
+
 void session_event(struct agent *a, json_t *msg)
 {
 	if (!a->conn || !a->accepted) {
 		json_decref(msg);
 		return;
 	}
-	if (wire_send(a->conn, msg) == -ENOBUFS)
-		wire_close(a->conn, "the controller does not read");
+	close_if_deaf(a, wire_send(a->conn, msg));
 }
 
 void session_answer(struct agent *a, uint32_t session, json_int_t id, json_t *body,
@@ -133,8 +138,8 @@ void session_answer(struct agent *a, uint32_t session, json_int_t id, json_t *bo
 	}
 	if (e) {
 		json_decref(body);
-		wire_answer_error(a->conn, id, e);
+		close_if_deaf(a, wire_answer_error(a->conn, id, e));
 	} else {
-		wire_answer(a->conn, id, body);
+		close_if_deaf(a, wire_answer(a->conn, id, body));
 	}
 }

@@ -4,9 +4,35 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
+
+/* What the agent was started with: workers get the same. */
+static struct rlimit first_files;
+
+void spawn_raise_files(void)
+{
+	struct rlimit now;
+
+	if (getrlimit(RLIMIT_NOFILE, &now))
+		return;
+	first_files = now;
+	now.rlim_cur = now.rlim_max < SPAWN_FILES ? now.rlim_max : SPAWN_FILES;
+	if (now.rlim_cur > first_files.rlim_cur && setrlimit(RLIMIT_NOFILE, &now))
+		bace_log(BACE_WARN, "workers", "raise the limit of open files: %s", strerror(errno));
+}
+
+/* What was asked for is not what a cpuset leaves of it. */
+static bool is_bound(pid_t pid, const cpu_set_t *cpus)
+{
+	cpu_set_t got;
+
+	/* The child does so before it executes; this may be before that. */
+	return !sched_setaffinity(pid, sizeof(*cpus), cpus) && !sched_getaffinity(pid, sizeof(got), &got) &&
+	       CPU_EQUAL(&got, cpus);
+}
 
 /* Between fork and exec, beside another thread: async-signal-safe calls only. */
 static void child(const char *path, const int fds[3], const cpu_set_t *cpus, pid_t parent)
@@ -24,6 +50,8 @@ static void child(const char *path, const int fds[3], const cpu_set_t *cpus, pid
 		_exit(127);
 	if (cpus)
 		sched_setaffinity(0, sizeof(*cpus), cpus);
+	if (first_files.rlim_max)
+		setrlimit(RLIMIT_NOFILE, &first_files);
 	for (int i = 0; i < 3; i++)
 		if (dup2(fds[i], i) < 0)
 			_exit(127);
@@ -73,7 +101,8 @@ int spawn_worker(const char *path, const cpu_set_t *cpus, struct spawned *out, s
 	close(p[0][0]);
 	close(p[1][1]);
 	close(p[2][1]);
-	*out = (struct spawned){ .pid = pid, .in = p[0][1], .out = p[1][0], .err = p[2][0] };
+	*out = (struct spawned){ .pid = pid, .in = p[0][1], .out = p[1][0], .err = p[2][0],
+				 .bound = cpus && is_bound(pid, cpus) };
 	fcntl(out->in, F_SETFL, O_NONBLOCK);
 	fcntl(out->out, F_SETFL, O_NONBLOCK);
 	fcntl(out->err, F_SETFL, O_NONBLOCK);

@@ -66,6 +66,9 @@ static inline config_setting_t *cfg_root(const struct cfg_file *f)
 	return config_root_setting(&f->cfg);
 }
 
+/* What the path `name' means in the file `from' (NULL: on the command line): from
+ * that one's folder, unless it says all of it. malloc'd. */
+char *cfg_relative(const char *name, const char *from);
 /* Path of the profile that `name` means in the file `from` (NULL: on the command
  * line): bare names are DIR/KIND/NAME.cfg, others relative to `from`. malloc'd. */
 char *cfg_resolve(const char *kind, const char *name, const char *from);

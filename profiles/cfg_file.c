@@ -54,19 +54,21 @@ static bool is_path(const char *name)
 	return strchr(name, '/') || (n > 4 && !strcmp(name + n - 4, ".cfg"));
 }
 
+char *cfg_relative(const char *name, const char *from)
+{
+	const char *slash = from && *name != '/' ? strrchr(from, '/') : NULL;
+	char *path;
+
+	return asprintf(&path, "%.*s%s", slash ? (int)(slash + 1 - from) : 0, from ? from : "", name) < 0 ? NULL : path;
+}
+
 char *cfg_resolve(const char *kind, const char *name, const char *from)
 {
-	const char *slash = from ? strrchr(from, '/') : NULL;
 	char *path;
-	int n;
 
-	if (!is_path(name))
-		n = asprintf(&path, "%s/%s/%s.cfg", profiles_dir(), kind, name);
-	else if (*name == '/' || !slash)
-		n = asprintf(&path, "%s", name);
-	else
-		n = asprintf(&path, "%.*s%s", (int)(slash + 1 - from), from, name);
-	return n < 0 ? NULL : path;
+	if (is_path(name))
+		return cfg_relative(name, from);
+	return asprintf(&path, "%s/%s/%s.cfg", profiles_dir(), kind, name) < 0 ? NULL : path;
 }
 
 void cfg_suggest_profile(const char *kind, const char *name, char *buf, size_t cap)

@@ -41,17 +41,11 @@ static int region_of(config_setting_t *s, const char *key, const char *name, con
  * path relative to the file. */
 static char *trace_path(const struct cfg_file *f, const char *name)
 {
-	const char *slash = strrchr(f->path, '/');
 	char *path;
-	int n;
 
-	if (!strpbrk(name, "/."))
-		n = asprintf(&path, "%s/traces/%s.csv", profiles_dir(), name);
-	else if (*name == '/' || !slash)
-		n = asprintf(&path, "%s", name);
-	else
-		n = asprintf(&path, "%.*s%s", (int)(slash + 1 - f->path), f->path, name);
-	return n < 0 ? NULL : path;
+	if (strpbrk(name, "/."))
+		return cfg_relative(name, f->path);
+	return asprintf(&path, "%s/traces/%s.csv", profiles_dir(), name) < 0 ? NULL : path;
 }
 
 static void read_trace(config_setting_t *s, struct disturbance *d)

@@ -72,15 +72,6 @@ int jitter_table_parse(const char *text, size_t len, const char *path, struct ji
 	return 0;
 }
 
-/* From the folder of the shape file, unless it says all of it. */
-static char *resolve(const struct shape_building *b, const char *name)
-{
-	const char *slash = *name == '/' ? NULL : strrchr(b->out->path, '/');
-	char *path;
-
-	return asprintf(&path, "%.*s%s", slash ? (int)(slash + 1 - b->out->path) : 0, b->out->path, name) < 0 ? NULL : path;
-}
-
 /* Takes the path over. */
 static int add_table(struct shape_building *b, config_setting_t *s, char *path)
 {
@@ -115,7 +106,7 @@ int load_shape_table(struct shape_building *b, config_setting_t *s)
 		cfg_error(s, "must be a string: the path of a table such as tc's normal.dist");
 		return -1;
 	}
-	path = resolve(b, name);
+	path = cfg_relative(name, b->out->path);
 	if (!path) {
 		cfg_no_memory(b->l);
 		return -1;

@@ -39,7 +39,7 @@ static int check_size(const char *path, const uint8_t *h, off_t size, struct bac
 	/* The count of pages holds only where both change counters agree. */
 	if (be32(h + 24) != be32(h + 92) || size >= want)
 		return 0;
-	return bace_fail(e, EBADMSG, "store %s: cut off: %lld bytes of %lld are there; it was not touched",
+	return bace_fail(e, EUCLEAN, "store %s: cut off: %lld bytes of %lld are there; it was not touched",
 			 path, (long long)size, (long long)want);
 }
 
@@ -64,16 +64,16 @@ int store_probe(const char *path, int *version, struct bace_err *e)
 	if (!n)
 		return 0;
 	if (memcmp(h, "SQLite format 3", (size_t)(n < 16 ? n : 16)))
-		return bace_fail(e, EBADMSG, "store %s: not a store of bace; it was not touched", path);
+		return bace_fail(e, EUCLEAN, "store %s: not a store of bace; it was not touched", path);
 	if (n < HEADER)
-		return bace_fail(e, EBADMSG, "store %s: cut off: %zd bytes are there; it was not touched",
+		return bace_fail(e, EUCLEAN, "store %s: cut off: %zd bytes are there; it was not touched",
 				 path, n);
 	if (has_log(path))
 		return 0;
 	*version = (int)be32(h + 60);
 	/* A database without a table yet is one that was being made. */
 	if (be32(h + 68) != STORE_APPLICATION_ID && (be32(h + 68) || be32(h + 40) || be32(h + 60)))
-		return bace_fail(e, EBADMSG, "store %s: a database of something else; it was not touched",
+		return bace_fail(e, EUCLEAN, "store %s: a database of something else; it was not touched",
 				 path);
 	if (*version > store_version)
 		return bace_fail(e, EPROTO, "store %s: schema version %d; this bace knows up to %d: use a "

@@ -21,8 +21,19 @@ double stats_kendall(const double *a, const double *b, size_t n);
 /* ---- the store ---- */
 struct store;
 
-/* Opens or creates; migrates older schemas, refuses newer ones. */
+/*
+ * Opens or creates, with the folders above; migrates older schemas. -EUCLEAN:
+ * damaged, or of something else; -EPROTO: of a newer bace; what is refused is
+ * not touched. -EACCES, -EROFS: no permission; -EINVAL: not a file. Of whatever
+ * reads or writes later, too: -ENOSPC: full, and nothing of the transaction is
+ * kept; -EBUSY: another process held it for ten seconds; -EINVAL: a row breaks a
+ * constraint (a placement that is not there, one of two that are the same); -EIO.
+ */
 int store_open(const char *path, struct store **out, struct bace_err *e);
+/* To read; also where nothing can be written. All that is read is of one state,
+ * that of the first look, though a run may be writing. -ENOENT; -EPROTO: an older
+ * schema, and no permission to bring it up to date; -EACCES: a log beside it
+ * cannot be read. */
 int store_open_readonly(const char *path, struct store **out, struct bace_err *e);
 void store_close(struct store *s);
 /* Where results go unless --store says otherwise: results/bace.db under the
@@ -41,7 +52,6 @@ struct run_info {
 	const char *backend, *backend_why;	/* NULL without testbed */
 	const char *schedule;
 	double scale_bytes, scale_time;
-	int micro_batches_note;		/* unused: 0 */
 	const char *git_revision;	/* may be NULL */
 };
 
@@ -54,11 +64,12 @@ int store_run_end(struct store *s, const char *run, const char *status, struct b
  * experiment it was. malloc'd. */
 int store_run_config(struct store *s, const char *run, char **text, char **backend, struct bace_err *e);
 
-/* One transaction a cell. */
+/* One transaction a cell. A commit that fails has been rolled back. */
 int store_begin(struct store *s, struct bace_err *e);
 int store_commit(struct store *s, struct bace_err *e);
 void store_rollback(struct store *s);
 
+/* ---- rows: NAN is stored as NULL, a NULL text too ---- */
 struct link_truth_row {
 	const char *src, *dst;
 	double rate_bps, latency_s, jitter_s, loss;	/* unscaled */

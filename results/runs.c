@@ -62,7 +62,7 @@ int store_find_run(struct store *s, const char *given, char id[32], struct bace_
 		return nearest_run(s, given, e);
 	/* Ids go into pages, file names and commands to type. */
 	if (id[strspn(id, "0123456789abcdef-")])
-		return bace_fail(e, EBADMSG, "store %s: a run's id has characters that bace gives none", s->path);
+		return bace_fail(e, EUCLEAN, "store %s: a run's id has characters that bace gives none", s->path);
 	if (n > 1 && strcmp(id, given))
 		return bace_fail(e, ENOENT, "run `%s': more than one begins so, %s is the oldest", given, id);
 	return 0;

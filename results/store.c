@@ -17,7 +17,7 @@ static const char *advice(int errnum)
 	switch (errnum) {
 	case ENOSPC: return "; nothing of this transaction was kept";
 	case EROFS: return "; give a writable place with --store FILE";
-	case EBADMSG: return "; it was not touched";
+	case EUCLEAN: return "; it was not touched";
 	case EBUSY: return "; another process holds it";
 	}
 	return "";
@@ -33,7 +33,7 @@ int store_fail(struct store *s, struct bace_err *e, const char *what)
 	case SQLITE_READONLY: errnum = EROFS; break;
 	case SQLITE_CANTOPEN: errnum = EACCES; break;
 	case SQLITE_NOTADB:
-	case SQLITE_CORRUPT: errnum = EBADMSG; break;
+	case SQLITE_CORRUPT: errnum = EUCLEAN; break;
 	case SQLITE_BUSY: errnum = EBUSY; break;
 	case SQLITE_NOMEM: errnum = ENOMEM; break;
 	case SQLITE_CONSTRAINT: errnum = EINVAL; break;
@@ -105,7 +105,7 @@ static int check_identity(struct store *s, int *version, struct bace_err *e)
 	if (rc)
 		return rc;
 	if (app != STORE_APPLICATION_ID && (app || tables || *version))
-		return bace_fail(e, EBADMSG, "store %s: a database of something else; it was not touched",
+		return bace_fail(e, EUCLEAN, "store %s: a database of something else; it was not touched",
 				 s->path);
 	if (*version > store_version)
 		return bace_fail(e, EPROTO, "store %s: schema version %d; this bace knows up to %d: use a "
@@ -254,7 +254,7 @@ int store_open_readonly(const char *path, struct store **out, struct bace_err *e
 		return bace_fail_errno(e, errno, "store %s", path);
 	/* To SQLite an empty file is an empty database; here nobody asked for one. */
 	if (S_ISREG(st.st_mode) && !st.st_size)
-		return bace_fail(e, EBADMSG, "store %s: not a store of bace: an empty file; it was not touched", path);
+		return bace_fail(e, EUCLEAN, "store %s: not a store of bace: an empty file; it was not touched", path);
 	rc = store_probe(path, &version, e);
 	logged = version == -1;
 	if (!rc)

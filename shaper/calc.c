@@ -3,7 +3,6 @@
 #include <linux/if_ether.h>
 
 #define BURST_PER_RATE_NS 250000
-#define GSO_MAX_DEFAULT 65536
 #define HEADERS_MIN 40		/* IPv4 + TCP, a GSO packet's payload is split by MTU - this */
 #define PACKET_MIN_BYTES 60
 #define DELAY_LIMIT_MIN 1000
@@ -51,7 +50,7 @@ uint64_t calc_buffer_bytes(uint64_t rate_bps, int64_t rtt_ns, uint64_t message_b
 {
 	uint64_t bdp = (uint64_t)((__uint128_t)rate_bps * (uint64_t)rtt_ns / 8 / 1000000000);
 	uint64_t messages = message_bytes + message_bytes / 5;
-	uint64_t gso = gso_max_bytes ? gso_max_bytes : GSO_MAX_DEFAULT;
+	uint64_t gso = gso_max_bytes ? gso_max_bytes : CALC_GSO_MAX_DEFAULT;
 	/* A bfifo below one GSO packet with its headers drops every one of them. */
 	uint64_t packet = (gso / (mtu - HEADERS_MIN) + 1) * calc_frame_bytes(mtu);
 	uint64_t most = bdp;

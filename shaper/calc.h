@@ -11,6 +11,7 @@
 #define CALC_RATE_MIN_BPS 8000ULL
 #define CALC_RATE_MAX_BPS 4000000000000ULL	/* 4 Tbit/s: bytes/s times ns stays in 64 bits */
 #define CALC_LATENCY_MAX_NS 60000000000LL
+#define CALC_GSO_MAX_DEFAULT 65536	/* of a device that nobody told */
 #define CALC_UNSHAPED_BPS 1000000000000ULL	/* of classes that must not limit */
 
 /* L2 bytes of one full packet. */

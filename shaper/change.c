@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shaper/delay/fate.h"
 #include "shaper/jitter.h"
 #include "shaper/plan.h"
 #include "shaper/shaping_state.h"

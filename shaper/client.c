@@ -72,6 +72,21 @@ static void patience(const struct shaperd_client *c, time_t seconds)
 	const struct timeval tv = { .tv_sec = seconds };
 
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	/* Connecting too waits, where those who came before fill its backlog. */
+	setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+}
+
+static int begin(struct shaperd_client *c, const struct sockaddr_un *sa, struct bace_err *e)
+{
+	c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (c->fd < 0)
+		return bace_fail_errno(e, errno, "connect to bace-shaperd at %s", sa->sun_path);
+	patience(c, HELLO_S);
+	if (!connect(c->fd, (const struct sockaddr *)sa, sizeof(*sa)))
+		return 0;
+	return errno == EAGAIN ? bace_fail(e, ETIMEDOUT, "connect to bace-shaperd at %s: it takes no connections",
+					   sa->sun_path)
+			       : bace_fail_errno(e, errno, "connect to bace-shaperd at %s", sa->sun_path);
 }
 
 int shaperd_connect(const char *socket_path, struct shaperd_client **out, struct bace_err *e)
@@ -86,13 +101,11 @@ int shaperd_connect(const char *socket_path, struct shaperd_client **out, struct
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return bace_fail(e, ENOMEM, "out of memory");
-	c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&sa, sizeof(sa))) {
-		rc = bace_fail_errno(e, errno, "connect to bace-shaperd at %s", socket_path);
+	rc = begin(c, &sa, e);
+	if (rc) {
 		shaperd_close(c);
 		return rc;
 	}
-	patience(c, HELLO_S);
 	rc = ask(c, SHAPERD_HELLO, 0, e);
 	patience(c, 0);
 	if (rc) {

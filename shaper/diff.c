@@ -30,12 +30,6 @@ struct index {
 	size_t n;
 };
 
-/* tcobj_key_cmp in one number: sorting thousands of objects is most of a diff. */
-static uint64_t key_of(const struct tcobj *o)
-{
-	return (uint64_t)o->type << 48 | (uint64_t)o->prio << 32 | o->handle;
-}
-
 static int by_key(const void *a, const void *b)
 {
 	uint64_t x = ((const struct entry *)a)->key, y = ((const struct entry *)b)->key;
@@ -50,14 +44,14 @@ static int index_build(const struct if_state *s, struct index *ix)
 	if (!ix->v)
 		return -ENOMEM;
 	for (size_t i = 0; i < s->n; i++)
-		ix->v[i] = (struct entry){ key_of(&s->v[i]), &s->v[i] };
+		ix->v[i] = (struct entry){ tcobj_key(&s->v[i]), &s->v[i] };
 	qsort(ix->v, ix->n, sizeof(*ix->v), by_key);
 	return 0;
 }
 
 static const struct tcobj *index_find(const struct index *ix, const struct tcobj *key)
 {
-	const struct entry what = { .key = key_of(key) };
+	const struct entry what = { .key = tcobj_key(key) };
 	const struct entry *hit = ix->n ? bsearch(&what, ix->v, ix->n, sizeof(*ix->v), by_key) : NULL;
 
 	return hit ? hit->o : NULL;

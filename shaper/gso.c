@@ -1,9 +1,8 @@
 /* gso_max_size of the sending interface: set, read back, put back. */
 #include <errno.h>
 
+#include "shaper/calc.h"
 #include "shaper/shaping_state.h"
-
-#define GSO_MAX_DEFAULT 65536
 
 static int set_and_look(struct shaping *s, const char *ifname, struct if_info *info, uint32_t bytes, uint32_t ipv4_bytes,
 			struct bace_err *e)
@@ -61,7 +60,7 @@ int shaping_apply_gso(struct shaping *s, const struct shape_spec *spec, size_t *
 	if (rc || info.gso_max_bytes == spec->gso_max_bytes)
 		return rc;
 	if (!t->gso_before) {
-		t->gso_before = info.gso_max_bytes ? info.gso_max_bytes : GSO_MAX_DEFAULT;
+		t->gso_before = info.gso_max_bytes ? info.gso_max_bytes : CALC_GSO_MAX_DEFAULT;
 		t->gso_ipv4_before = info.gso_ipv4_max_bytes;
 		rc = shaping_keep_journal(s, e);
 		if (rc)

@@ -157,42 +157,54 @@ static int take_leaves_and_filters(const struct if_state *s, struct shape_seen_i
 	return 0;
 }
 
+struct counting {
+	int ifindex;
+	struct shape_seen_if *i;
+	uint64_t *netem_drops;	/* by class */
+};
+
+/* Sets and adds nothing, since a dump may begin again. */
 static int on_counters(const struct nlmsghdr *nlh, void *arg)
 {
-	struct shape_seen_if *i = arg;
+	const struct counting *to = arg;
 	struct stats_counters n;
 	struct shape_seen_class *c;
 	struct tcobj o;
-	int rc = kernel_parse_tc(nlh, (int)if_nametoindex(i->ifname), &o);
+	int rc = kernel_parse_tc(nlh, to->ifindex, &o);
 
 	if (rc)
 		return rc < 0 ? rc : 0;
-	c = class_of(i, o.type == TCOBJ_QDISC ? o.parent : o.handle);
+	c = class_of(to->i, o.type == TCOBJ_QDISC ? o.parent : o.handle);
 	if (!c || (o.type == TCOBJ_QDISC && o.kind != &kind_netem))
 		return 0;
 	rc = stats_parse(nlh, &n);
 	if (rc)
 		return rc;
-	if (o.type == TCOBJ_CLASS) {
-		c->bytes = n.bytes;
-		c->packets = n.packets;
-		c->backlog_bytes = n.backlog;
+	if (o.type == TCOBJ_QDISC) {
+		to->netem_drops[c - to->i->v] = n.drops;
+		return 0;
 	}
-	c->drops += n.drops;
+	c->bytes = n.bytes;
+	c->packets = n.packets;
+	c->backlog_bytes = n.backlog;
+	c->drops = n.drops;
 	return 0;
 }
 
-static int count(struct netlink *nl, uint16_t type, const struct if_info *info, struct shape_seen_if *i,
-		 struct bace_err *e)
+static int count(struct netlink *nl, int ifindex, struct shape_seen_if *i, struct bace_err *e)
 {
-	_Alignas(NLMSG_ALIGNTO) char buf[128];
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct tcmsg *tc;
+	CLEANUP_FREE uint64_t *netem_drops = calloc(i->n + 1, sizeof(*netem_drops));
+	struct counting to = { .ifindex = ifindex, .i = i, .netem_drops = netem_drops };
+	int rc;
 
-	nlh->nlmsg_type = type;
-	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
-	tc->tcm_ifindex = info->ifindex;
-	return netlink_dump(nl, nlh, on_counters, NULL, i, e);
+	if (!netem_drops)
+		return bace_fail(e, ENOMEM, "out of memory");
+	rc = kernel_dump_tc(nl, RTM_GETTCLASS, ifindex, 0, on_counters, NULL, &to, e);
+	if (!rc)
+		rc = kernel_dump_tc(nl, RTM_GETQDISC, ifindex, 0, on_counters, NULL, &to, e);
+	for (size_t k = 0; k < i->n; k++)
+		i->v[k].drops += netem_drops[k];
+	return rc;
 }
 
 static int inspect_one(struct netlink *nl, const char *ifname, struct shape_seen *out, struct bace_err *e)
@@ -217,8 +229,7 @@ static int inspect_one(struct netlink *nl, const char *ifname, struct shape_seen
 		return bace_fail(e, ENOMEM, "out of memory");
 	}
 	if_state_free(&s);
-	rc = count(nl, RTM_GETTCLASS, &info, &out->v[out->n - 1], e);
-	return rc ? rc : count(nl, RTM_GETQDISC, &info, &out->v[out->n - 1], e);
+	return count(nl, info.ifindex, &out->v[out->n - 1], e);
 }
 
 int shape_inspect(struct shape_seen *out, struct bace_err *e)

@@ -17,6 +17,7 @@ struct if_info {
 	uint32_t gso_max_bytes;
 	uint32_t gso_ipv4_max_bytes;	/* 0: the kernel has none of its own for IPv4 */
 	uint32_t n_tx_queues;
+	uint32_t carrier_changes;	/* up or down, since it was made */
 	int master;		/* 0: none */
 	char slave_kind[16];	/* "bond", "bridge", ... of the master; "" */
 };
@@ -27,6 +28,11 @@ int kernel_if_info(struct netlink *nl, const char *ifname, struct if_info *out, 
  * along, and does not raise it along beyond 65536. */
 int kernel_set_gso_max(struct netlink *nl, const struct if_info *i, uint32_t bytes, uint32_t ipv4_bytes,
 		       struct bace_err *e);
+
+/* Asks for the interface's objects of one type (RTM_GETQDISC, RTM_GETTCLASS,
+ * RTM_GETTFILTER; parent 0: of all), as netlink_dump. */
+int kernel_dump_tc(struct netlink *nl, uint16_t type, int ifindex, uint32_t parent, netlink_cb cb,
+		   void (*reset)(void *), void *arg, struct bace_err *e);
 
 /* Everything at the root of the interface: qdiscs, classes and, where the root
  * is ours, filters. */

@@ -8,7 +8,6 @@
 #include "shaper/netlink.h"
 #include "shaper/tcobj.h"
 
-#define HTB_VERSION 3
 #define R2Q_UNUSED 10	/* every class sets its own quantum */
 
 static void encode_root(const struct tcobj *o, struct nlmsghdr *nlh)

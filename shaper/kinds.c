@@ -21,20 +21,9 @@ const struct tckind *tckind_find(enum tcobj_type type, const char *name)
 	return NULL;
 }
 
-int tcobj_key_cmp(const struct tcobj *a, const struct tcobj *b)
+uint64_t tcobj_key(const struct tcobj *o)
 {
-	if (a->type != b->type)
-		return a->type < b->type ? -1 : 1;
-	if (a->prio != b->prio)
-		return a->prio < b->prio ? -1 : 1;
-	if (a->handle != b->handle)
-		return a->handle < b->handle ? -1 : 1;
-	return 0;
-}
-
-bool tcobj_same_key(const struct tcobj *a, const struct tcobj *b)
-{
-	return !tcobj_key_cmp(a, b);
+	return (uint64_t)o->type << 48 | (uint64_t)o->prio << 32 | o->handle;
 }
 
 _Static_assert(offsetof(struct netem, seed) + sizeof(uint64_t) == sizeof(struct netem), "the seed comes last");
@@ -47,7 +36,7 @@ static size_t compared_bytes(const struct tcobj *want)
 
 bool tcobj_equal(const struct tcobj *want, const struct tcobj *have)
 {
-	return tcobj_same_key(want, have) && want->parent == have->parent && want->protocol == have->protocol &&
+	return tcobj_key(want) == tcobj_key(have) && want->parent == have->parent && want->protocol == have->protocol &&
 	       want->kind && want->kind == have->kind && !memcmp(&want->u, &have->u, compared_bytes(want));
 }
 

@@ -35,6 +35,7 @@ static int parse_link(const struct nlmsghdr *nlh, void *arg)
 	attr_u32(tb[IFLA_GSO_MAX_SIZE], &i->gso_max_bytes);
 	attr_u32(tb[GSO_IPV4_MAX_SIZE], &i->gso_ipv4_max_bytes);
 	attr_u32(tb[IFLA_NUM_TX_QUEUES], &i->n_tx_queues);
+	attr_u32(tb[IFLA_CARRIER_CHANGES], &i->carrier_changes);
 	attr_u32(tb[IFLA_MASTER], (uint32_t *)&i->master);
 	attr_str(tb[IFLA_IFNAME], i->ifname, sizeof(i->ifname));
 	parse_slave_kind(tb[IFLA_LINKINFO], i);
@@ -144,19 +145,26 @@ static int collect(const struct nlmsghdr *nlh, void *arg)
 	return rc ? (rc < 0 ? rc : 0) : if_state_add(c->to, &o);
 }
 
-static int dump(struct netlink *nl, uint16_t type, const struct if_info *i, uint32_t parent,
-		struct if_state *to, struct bace_err *e)
+int kernel_dump_tc(struct netlink *nl, uint16_t type, int ifindex, uint32_t parent, netlink_cb cb,
+		   void (*reset)(void *), void *arg, struct bace_err *e)
 {
 	_Alignas(NLMSG_ALIGNTO) char buf[128];
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct collect c = { .to = to, .start = to->n };
 	struct tcmsg *tc;
 
 	nlh->nlmsg_type = type;
 	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
-	tc->tcm_ifindex = i->ifindex;
+	tc->tcm_ifindex = ifindex;
 	tc->tcm_parent = parent;
-	if (netlink_dump(nl, nlh, collect, collect_reset, &c, e))
+	return netlink_dump(nl, nlh, cb, reset, arg, e);
+}
+
+static int dump(struct netlink *nl, uint16_t type, const struct if_info *i, uint32_t parent,
+		struct if_state *to, struct bace_err *e)
+{
+	struct collect c = { .to = to, .start = to->n };
+
+	if (kernel_dump_tc(nl, type, i->ifindex, parent, collect, collect_reset, &c, e))
 		return bace_err_context(e, "read tc state of `%s'", i->ifname);
 	return 0;
 }

@@ -27,6 +27,8 @@ bool plan_delays(const struct shape_spec *s);
 /* Packets of the link that may have to wait in its delay at once. */
 uint32_t plan_delay_limit_pkts(const struct shape_link *l);
 int spec_check(const struct shape_spec *s, struct bace_err *e);
+/* Can the delay backend that the spec names do what it asks? */
+int spec_check_backend(const struct shape_spec *s, struct bace_err *e);
 int spec_check_link(const struct shape_link *l, struct bace_err *e);
 /* The two objects of one link that a change in place touches. */
 struct tcobj plan_link_class(const struct shape_spec *s, const struct shape_link *l);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "shaper/calc.h"
-#include "shaper/delay/fate.h"
 #include "shaper/delay/nfqueue.h"
 #include "shaper/delay/rules.h"
 #include "shaper/guard.h"
@@ -30,10 +29,7 @@ int shape_check(const struct shape_spec *s, struct bace_err *e)
 	if (rc)
 		return rc;
 	plan_free(&p);
-	for (int i = 0; i < s->n_links && s->delay == DELAY_NFQUEUE; i++)
-		if ((rc = fate_check(&s->links[i], e)))
-			return rc;
-	return 0;
+	return spec_check_backend(s, e);
 }
 
 /* ---- interfaces ---- */

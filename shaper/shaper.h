@@ -89,6 +89,7 @@ struct shape_stats {
 	uint64_t queue_drops;		/* nfnetlink_queue drop columns */
 	uint64_t user_drops;
 	bool delay_alive;		/* false: the delay line died; the cell is invalid */
+	uint64_t carrier_changes;	/* of its interfaces, up or down, since they were made */
 	/* Somebody else changed what is ours, the delay line's rule too, and it was put back, so often. */
 	uint64_t drift_repairs;
 	/* Changes made by traces since the last plan, and how late: */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shaper/delay/fate.h"
 #include "shaper/guard.h"
 #include "shaper/shaping_state.h"
 #include "shaper/stats.h"
@@ -194,17 +193,6 @@ static int apply_line(struct shaping *s, const struct shape_spec *spec, const st
 }
 
 /* ---- as a whole ---- */
-static int check_backend(const struct shape_spec *spec, struct bace_err *e)
-{
-	if (spec->delay == DELAY_NFQUEUE)
-		for (int i = 0; i < spec->n_links; i++)
-			if (fate_check(&spec->links[i], e))
-				return -e->errnum;
-	if (spec->delay == DELAY_NONE && plan_delays(spec))
-		return bace_fail(e, EINVAL, "links have a latency or loss, but no delay backend is chosen");
-	return 0;
-}
-
 /* Everything that can be refused is, before the first change. */
 static int prepare(struct shaping *s, const struct shape_spec *spec, const struct shape_plan *plan, struct bace_err *e)
 {
@@ -294,7 +282,7 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 	int rc;
 
 	e = e ? e : &scratch;
-	rc = check_backend(spec, e);
+	rc = spec_check_backend(spec, e);
 	if (!rc)
 		rc = plan_build(spec, &plan, e);
 	if (rc)

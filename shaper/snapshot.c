@@ -116,16 +116,9 @@ static int take_one(const struct nlmsghdr *nlh, void *arg)
 static int take_dump(struct netlink *nl, uint16_t type, int ifindex, uint32_t parent, struct snapshot *to,
 		     struct bace_err *e)
 {
-	_Alignas(NLMSG_ALIGNTO) char buf[128];
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct taking t = { .to = to, .ifindex = ifindex, .start = to->n };
-	struct tcmsg *tc;
 
-	nlh->nlmsg_type = type;
-	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
-	tc->tcm_ifindex = ifindex;
-	tc->tcm_parent = parent;
-	return netlink_dump(nl, nlh, take_one, taking_reset, &t, e);
+	return kernel_dump_tc(nl, type, ifindex, parent, take_one, taking_reset, &t, e);
 }
 
 /* Parents before children; filters last, in the order of the dump. */

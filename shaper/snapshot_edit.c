@@ -6,8 +6,6 @@
 
 #include "shaper/snapshot.h"
 
-#define HTB_VERSION 3
-
 /* ---- what a dump shows and a request must not say ---- */
 
 /* Calls edit for each attribute in the options; those for which it returns

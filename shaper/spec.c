@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "shaper/calc.h"
+#include "shaper/delay/fate.h"
 #include "shaper/plan.h"
 
 #define REGION_MAX 0x9000	/* class minors stay below the root's own handle */
@@ -122,6 +123,19 @@ int spec_check(const struct shape_spec *s, struct bace_err *e)
 		if (spec_check_link(&s->links[i], e))
 			return -e->errnum;
 	return check_tables(s, e) ? -e->errnum : check_regions_differ(s, e);
+}
+
+int spec_check_backend(const struct shape_spec *spec, struct bace_err *e)
+{
+	int rc = 0;
+
+	for (int i = 0; i < spec->n_links && spec->delay == DELAY_NFQUEUE && !rc; i++)
+		rc = fate_check(&spec->links[i], e);
+	if (rc)
+		return rc;
+	if (spec->delay == DELAY_NONE && plan_delays(spec))
+		return bace_fail(e, EINVAL, "links have a latency or loss, but no delay backend is chosen");
+	return 0;
 }
 
 static void *copy_of(const void *v, int n, size_t size)

@@ -104,18 +104,6 @@ static int on_netem(const struct nlmsghdr *nlh, void *arg)
 	return 0;
 }
 
-static int dump(struct netlink *nl, uint16_t type, netlink_cb cb, struct reader *r, struct bace_err *e)
-{
-	_Alignas(NLMSG_ALIGNTO) char buf[128];
-	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
-	struct tcmsg *tc;
-
-	nlh->nlmsg_type = type;
-	tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
-	tc->tcm_ifindex = r->ifindex;
-	return netlink_dump(nl, nlh, cb, NULL, r, e);
-}
-
 static int read_side(struct netlink *nl, const char *ifname, bool delay_side, struct reader *r,
 		     struct bace_err *e)
 {
@@ -126,9 +114,10 @@ static int read_side(struct netlink *nl, const char *ifname, bool delay_side, st
 		return rc;
 	r->ifindex = info.ifindex;
 	r->delay_side = delay_side;
-	rc = dump(nl, RTM_GETTCLASS, on_class, r, e);
+	/* Counters are set, not added up: a dump that begins again needs no reset. */
+	rc = kernel_dump_tc(nl, RTM_GETTCLASS, r->ifindex, 0, on_class, NULL, r, e);
 	if (!rc && delay_side)
-		rc = dump(nl, RTM_GETQDISC, on_netem, r, e);
+		rc = kernel_dump_tc(nl, RTM_GETQDISC, r->ifindex, 0, on_netem, NULL, r, e);
 	return rc ? bace_err_context(e, "read counters of `%s'", ifname) : 0;
 }
 
@@ -159,6 +148,22 @@ static int read_line(struct delay_line *line, const struct reader *r, struct bac
 	return 0;
 }
 
+/* A cell in which an interface was down, however briefly, measured that. */
+static int count_carrier(struct netlink *nl, const struct shape_spec *spec, struct shape_stats *out, struct bace_err *e)
+{
+	const char *const names[] = { spec->egress, strcmp(spec->ingress, spec->egress) ? spec->ingress : "" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct if_info info;
+		int rc = names[i][0] ? kernel_if_info(nl, names[i], &info, e) : 0;
+
+		if (rc)
+			return rc;
+		out->carrier_changes += names[i][0] ? info.carrier_changes : 0;
+	}
+	return 0;
+}
+
 int stats_read(struct netlink *nl, const struct shape_spec *spec, struct delay_line *line,
 	       struct shape_stats *out, struct bace_err *e)
 {
@@ -182,6 +187,8 @@ int stats_read(struct netlink *nl, const struct shape_spec *spec, struct delay_l
 	if (any_rate)
 		rc = read_side(nl, spec->egress, false, &r, e);
 	out->at_ns = bace_mono_ns();
+	if (!rc)
+		rc = count_carrier(nl, spec, out, e);
 	if (!rc && netem && spec->n_links)
 		rc = read_side(nl, spec->ingress, true, &r, e);
 	if (!rc && line)

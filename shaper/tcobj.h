@@ -14,6 +14,7 @@
 #define U32_KEYS_MAX 4
 #define U32_HTID_ROOT 0xfffu	/* stands for "the root table of this priority" */
 #define NETEM_TABLE_MAX 16384
+#define HTB_VERSION 3
 
 enum tcobj_type { TCOBJ_QDISC, TCOBJ_CLASS, TCOBJ_FILTER };
 
@@ -104,8 +105,8 @@ extern const struct tckind kind_htb_root, kind_htb_class, kind_bfifo, kind_pfifo
 
 const struct tckind *tckind_find(enum tcobj_type type, const char *name);
 
-bool tcobj_same_key(const struct tcobj *a, const struct tcobj *b);
-int tcobj_key_cmp(const struct tcobj *a, const struct tcobj *b);
+/* Type, priority and handle: the same object of an interface has the same. */
+uint64_t tcobj_key(const struct tcobj *o);
 /* Same object, same parameters, as far as the kernel shows them and `want' asks for any. */
 bool tcobj_equal(const struct tcobj *want, const struct tcobj *have);
 

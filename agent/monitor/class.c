@@ -122,11 +122,15 @@ static int class_read(struct source *base, bool full, struct bace_buf *rows, str
 	tc->tcm_ifindex = s->ifindex;
 	begin(s, full, rows);
 	rc = s->ifindex ? nl_dump(s->nl, nlh, on_class, s, e) : 0;
+	if (s->failed)
+		return bace_fail(e, ENOMEM, "out of memory");
+	if (!rc && s->n_seen)
+		return 0;
 	/* Not to be seen from here: bace-shaperd's answer comes later, by
 	 * monitor_take_shaper. */
-	if (rc || !s->n_seen)
-		lease_sample(monitor_agent(base->monitor)->lease);
-	return s->failed ? bace_fail(e, ENOMEM, "out of memory") : 0;
+	s->n = 0;
+	lease_sample(monitor_agent(base->monitor)->lease);
+	return SOURCE_LATER;
 }
 
 void monitor_take_shaper(struct monitor *m, const struct shape_stats *st)
@@ -141,7 +145,7 @@ void monitor_take_shaper(struct monitor *m, const struct shape_stats *st)
 		row_u64(&rows, st->v[i].backlog_bytes, ';');
 	}
 	if (rows.len)
-		monitor_push(m, "class", rows.p);
+		monitor_push(m, "class", st->at_ns, rows.p);
 	bace_buf_free(&rows);
 }
 

@@ -7,18 +7,31 @@
 #include "agent/monitor/monitor.h"
 
 #define PROBE_TARGETS_MAX 256
-#define PROBE_PACKET_BYTES 1472		/* UDP payload of a full packet at MTU 1500 */
 #define PROBE_PACKETS_MAX 256
+#define PROBE_PACKETS_PER_S_MAX 100000	/* of all trains of this host */
+
+/* Headers of a UDP packet at layer 2, and the payload that fills it at MTU 1500. */
+static inline size_t probe_headers(int family)
+{
+	return family == AF_INET6 ? 62 : 42;
+}
+
+static inline size_t probe_payload(int family)
+{
+	return 1500 + 14 - probe_headers(family);
+}
+#define PROBE_PAYLOAD_MAX 1472
 
 struct source;
+
+#define SOURCE_LATER 1
 
 struct source_ops {
 	const char *name;
 	/* Rows of now; `full': also those that are as they were. A source without
-	 * anything to say adds nothing. */
+	 * anything to say adds nothing. SOURCE_LATER: its rows come by monitor_push. */
 	int (*read)(struct source *s, bool full, struct bace_buf *rows, struct bace_err *e);
 	void (*destroy)(struct source *s);
-	bool answers_later;	/* its rows come by monitor_push */
 };
 
 struct source {				/* the first member of each kind's own */
@@ -46,8 +59,8 @@ struct monitor_config {
 
 const struct monitor_config *monitor_config(const struct monitor *m);
 struct agent *monitor_agent(const struct monitor *m);
-/* Adds rows that come between two reads (answers to probes). */
-void monitor_push(struct monitor *m, const char *source, const char *rows);
+/* Adds rows of that moment that come between two reads (answers to probes). */
+void monitor_push(struct monitor *m, const char *source, int64_t at_ns, const char *rows);
 void monitor_count_probe(struct monitor *m, uint64_t bytes);
 
 int source_link(struct monitor *m, struct source **out, struct bace_err *e);
@@ -95,6 +108,10 @@ struct probe_report {
 int nl_open(int bus, struct mnl_socket **out, struct bace_err *e);
 /* cb returns MNL_CB_OK or MNL_CB_ERROR with errno set. */
 int nl_dump(struct mnl_socket *s, struct nlmsghdr *req, mnl_cb_t cb, void *arg, struct bace_err *e);
+/* Part of it: one datagram of an answer. 1: there is more, 0: that was all, -errno. */
+int nl_take(void *buf, size_t len, uint32_t seq, uint32_t portid, mnl_cb_t cb, void *arg);
+/* What a failed read left behind must not be taken for the next one's. */
+void nl_drain(struct mnl_socket *s);
 
 /* ---- rows.c ---- */
 int row_u64(struct bace_buf *b, uint64_t v, char after);

@@ -125,9 +125,9 @@ static void push(struct monitor *m, const char *source, int64_t at_ns, const cha
 	event_add(m->flush, &tv);
 }
 
-void monitor_push(struct monitor *m, const char *source, const char *rows)
+void monitor_push(struct monitor *m, const char *source, int64_t at_ns, const char *rows)
 {
-	push(m, source, bace_mono_ns(), rows, strlen(rows));
+	push(m, source, at_ns, rows, strlen(rows));
 }
 
 static void on_period(evutil_socket_t fd, short what, void *arg)
@@ -140,15 +140,16 @@ static void on_period(evutil_socket_t fd, short what, void *arg)
 
 	m->rows.len = 0;
 	rc = w->source->ops->read(w->source, w->full, &m->rows, &e);
-	if (rc) {
+	if (rc < 0) {
 		if (!w->warned)
 			bace_log(BACE_WARN, "monitor", "%s: %s", w->source->ops->name, e.msg);
 		w->warned = true;
+		w->full = true;		/* rows thrown away here would count as told */
 		return;
 	}
 	w->full = false;
-	/* An empty row says that nothing changed; a probe's rows come when they come. */
-	if (!w->source->ops->answers_later)
+	/* An empty row says that nothing changed. */
+	if (rc != SOURCE_LATER)
 		push(m, w->source->ops->name, at_ns, m->rows.len ? m->rows.p : "", m->rows.len);
 }
 
@@ -232,6 +233,19 @@ static int read_periods(struct wire_reader *outer, int periods_ms[ARRAY_LEN(kind
 	return outer->rc = r.rc;
 }
 
+/* Who poses as the controller is not to flood others through this host. */
+static int check_probes(const struct monitor *m, const int periods_ms[ARRAY_LEN(kinds)], struct bace_err *e)
+{
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		double per_s = periods_ms[i] ? (double)m->cfg.n_targets * m->cfg.probe_packets * 1e3 / periods_ms[i] : 0;
+
+		if (!strcmp(kinds[i].name, "probe") && per_s > PROBE_PACKETS_PER_S_MAX)
+			return bace_fail(e, ERANGE, "sample: probes of %.0f packets a second: at most %d", per_s,
+					 PROBE_PACKETS_PER_S_MAX);
+	}
+	return 0;
+}
+
 /* The responder stays until the session ends: others may be told its port. */
 static int respond(struct monitor *m, const char *addr, struct bace_err *e)
 {
@@ -268,6 +282,8 @@ int monitor_configure(struct monitor *m, struct wire_reader *r, json_t **answer)
 	m->cfg.probe_token = (uint64_t)wire_read_int(r, "token", 0, INT64_MAX);
 	m->cfg.probe_packets = (int)wire_read_int(r, "probe_packets", 2, PROBE_PACKETS_MAX);
 	rc = read_targets(m, r);
+	if (!rc)
+		rc = check_probes(m, periods_ms, r->e);
 	if (!rc)
 		rc = respond(m, listen, r->e);
 	if (rc)

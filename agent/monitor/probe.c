@@ -43,7 +43,7 @@ static void send_train(struct probe_source *s, uint32_t index, const struct prob
 	const struct monitor_config *c = monitor_config(s->base.monitor);
 	struct sockaddr_storage to;
 	socklen_t n = target_addr(t, &to);
-	char buf[PROBE_PACKET_BYTES] = { 0 };
+	char buf[PROBE_PAYLOAD_MAX] = { 0 };
 	struct probe_packet p = { .magic = PROBE_MAGIC, .count = (uint16_t)c->probe_packets,
 				  .token = c->probe_token, .train = s->train, .target = index };
 	int fd = n ? s->fd[to.ss_family == AF_INET6] : -1;
@@ -54,8 +54,8 @@ static void send_train(struct probe_source *s, uint32_t index, const struct prob
 
 		p.index = (uint16_t)i;
 		memcpy(buf, &p, sizeof(p));
-		k = sendto(fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, n);
-		sent += k > 0 ? (uint64_t)k + 42 : 0;
+		k = sendto(fd, buf, probe_payload(to.ss_family), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, n);
+		sent += k > 0 ? (uint64_t)k + probe_headers(to.ss_family) : 0;
 	}
 	monitor_count_probe(s->base.monitor, sent);
 }
@@ -69,7 +69,7 @@ static int probe_read(struct source *base, bool full, struct bace_buf *rows, str
 	s->train++;
 	for (int i = 0; i < c->n_targets; i++)
 		send_train(s, (uint32_t)i, &c->targets[i]);
-	return 0;
+	return SOURCE_LATER;
 }
 
 static void take_answer(struct probe_source *s, const struct probe_report *r, size_t n)
@@ -88,7 +88,7 @@ static void take_answer(struct probe_source *s, const struct probe_report *r, si
 	for (int i = 0; i < r->head.index; i++)
 		row_u64(&row, r->at_us10[i], i + 1 < r->head.index ? ' ' : ';');
 	if (row.p)
-		monitor_push(s->base.monitor, "probe", row.p);
+		monitor_push(s->base.monitor, "probe", bace_mono_ns(), row.p);
 	bace_buf_free(&row);
 }
 
@@ -118,8 +118,7 @@ static void probe_destroy(struct source *base)
 	free(s);
 }
 
-static const struct source_ops ops = { .name = "probe", .read = probe_read, .destroy = probe_destroy,
-				       .answers_later = true };
+static const struct source_ops ops = { .name = "probe", .read = probe_read, .destroy = probe_destroy };
 
 int source_probe(struct monitor *m, struct source **out, struct bace_err *e)
 {
@@ -129,6 +128,8 @@ int source_probe(struct monitor *m, struct source **out, struct bace_err *e)
 	if (!s)
 		return -ENOMEM;
 	s->fd[0] = s->fd[1] = -1;
+	/* Not what the last one counted: a responder remembers trains. */
+	s->train = (uint32_t)random();
 	for (int i = 0; i < 2; i++) {
 		s->fd[i] = socket(families[i], SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (s->fd[i] < 0)

@@ -16,13 +16,13 @@
 #include "agent/monitor/internal.h"
 
 #define TRAINS_MAX 64
-#define UDP_IPV4_ETHERNET 42		/* headers of a packet at layer 2 */
-#define UDP_IPV6_ETHERNET 62
 #define TRAIN_PATIENCE_US 150000	/* after the last packet that came */
+#define TAIL_PATIENCE_US 20000		/* with its end: what is missing was overtaken, or is lost */
 
-struct train {
+struct train {				/* its place stays taken when it is answered: more of it may come */
 	struct responder *owner;
-	bool busy;
+	bool answered, has_end;
+	uint64_t came[PROBE_PACKETS_MAX / 64];	/* by index: a packet may come twice */
 	struct sockaddr_storage from;
 	socklen_t from_len;
 	struct probe_report r;
@@ -44,7 +44,7 @@ static void answer(struct responder *r, struct train *t)
 	size_t n = offsetof(struct probe_report, at_us10) + t->r.head.index * sizeof(uint32_t);
 
 	event_del(t->timer);
-	t->busy = false;
+	t->answered = true;
 	/* One that is lost is a lost sample. */
 	if (sendto(r->fd, &t->r, n, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&t->from, t->from_len) < 0)
 		bace_log(BACE_DEBUG, "probe", "answer a train: %s", strerror(errno));
@@ -64,15 +64,16 @@ static struct train *find_train(struct responder *r, const struct probe_packet *
 
 	for (int i = 0; i < TRAINS_MAX; i++) {
 		t = &r->trains[i];
-		if (t->busy && t->r.head.train == p->train && t->r.head.target == p->target &&
-		    t->from_len == n && !memcmp(&t->from, from, n))
+		if (t->from_len == n && t->r.head.train == p->train && t->r.head.target == p->target &&
+		    !memcmp(&t->from, from, n))
 			return t;
 	}
 	/* A new train takes the oldest place. */
 	t = &r->trains[r->next];
 	r->next = (r->next + 1) % TRAINS_MAX;
 	event_del(t->timer);
-	t->busy = true;
+	t->answered = t->has_end = false;
+	memset(t->came, 0, sizeof(t->came));
 	t->from = *from;
 	t->from_len = n;
 	t->r.head = *p;
@@ -87,18 +88,24 @@ static void take(struct responder *r, const struct probe_packet *p, size_t bytes
 {
 	struct timeval patience = { .tv_usec = TRAIN_PATIENCE_US };
 	struct train *t;
+	uint64_t bit;
 
 	if (p->magic != PROBE_MAGIC || p->token != r->token || !r->token || !p->count ||
 	    p->count > PROBE_PACKETS_MAX || p->index >= p->count)
 		return;
 	t = find_train(r, p, from, n);
-	if (t->r.head.index >= t->r.head.count)
+	bit = 1ull << p->index % 64;
+	if (t->answered || p->count != t->r.head.count || t->came[p->index / 64] & bit)
 		return;
+	t->came[p->index / 64] |= bit;
 	if (!t->first_ns)
 		t->first_ns = at_ns;
-	t->r.bytes = (uint32_t)bytes + (from->ss_family == AF_INET6 ? UDP_IPV6_ETHERNET : UDP_IPV4_ETHERNET);
+	t->r.bytes = (uint32_t)(bytes + probe_headers(from->ss_family));
 	t->r.at_us10[t->r.head.index++] = (uint32_t)((at_ns - t->first_ns) / 100);
-	if (p->index + 1 == p->count)
+	t->has_end |= p->index + 1 == p->count;
+	if (t->has_end)
+		patience.tv_usec = TAIL_PATIENCE_US;
+	if (t->r.head.index == t->r.head.count)
 		answer(r, t);
 	else
 		event_add(t->timer, &patience);

@@ -200,15 +200,6 @@ static int send_requests(struct tcp_source *s, size_t from, size_t n, struct bac
 	return mnl_socket_sendto(s->nl, buf, used) < 0 ? bace_fail_errno(e, errno, "ask for sockets") : 0;
 }
 
-/* What a failed read left behind must not be taken for the next one's. */
-static void drain(struct tcp_source *s)
-{
-	char buf[8192];
-
-	while (recv(mnl_socket_get_fd(s->nl), buf, sizeof(buf), MSG_DONTWAIT) > 0)
-		;
-}
-
 /* One answer for each; an error for one that is gone. */
 static int take_answers(struct tcp_source *s, size_t n, struct bace_err *e)
 {
@@ -230,7 +221,7 @@ static int take_answers(struct tcp_source *s, size_t n, struct bace_err *e)
 		if (got < 0) {
 			int saved = errno;
 
-			drain(s);
+			nl_drain(s->nl);
 			return bace_fail_errno(e, saved, "hear of sockets");
 		}
 		for (int i = 0; i < got && left > 0; i++) {

@@ -227,13 +227,13 @@ json_t *wire_encode_stats(const struct shape_stats *s)
 			"delay_packets", (json_int_t)t->delay_packets,
 			"delay_drops", (json_int_t)t->delay_drops));
 	}
-	return json_pack("{s:I,s:i,s:I,s:I,s:I,s:I,s:b,s:I,s:I,s:b,s:I,s:I,s:I,s:I,s:o}", "at_ns", (json_int_t)s->at_ns,
+	return json_pack("{s:I,s:i,s:I,s:I,s:I,s:I,s:b,s:I,s:I,s:b,s:I,s:I,s:I,s:I,s:I,s:o}", "at_ns", (json_int_t)s->at_ns,
 		"delay", (int)s->delay, "lateness_p99_ns", (json_int_t)s->lateness_p99_ns,
 		"lateness_mean_ns", (json_int_t)s->lateness_mean_ns,
 		"lateness_max_ns", (json_int_t)s->lateness_max_ns,
 		"lateness_n", (json_int_t)s->lateness_n, "delay_realtime", s->delay_realtime,
 		"queue_drops", (json_int_t)s->queue_drops, "user_drops", (json_int_t)s->user_drops,
-		"delay_alive", s->delay_alive, "drift_repairs", (json_int_t)s->drift_repairs,
+		"delay_alive", s->delay_alive, "carrier_changes", (json_int_t)s->carrier_changes, "drift_repairs", (json_int_t)s->drift_repairs,
 		"trace_changes", (json_int_t)s->trace_changes,
 		"trace_late_p99_ns", (json_int_t)s->trace_late_p99_ns,
 		"trace_late_max_ns", (json_int_t)s->trace_late_max_ns, "classes", v);
@@ -262,7 +262,7 @@ int wire_decode_stats(const json_t *j, struct shape_stats *out, struct bace_err 
 {
 	static const char *const keys[] = { "at_ns", "delay", "lateness_p99_ns", "lateness_mean_ns",
 		"lateness_max_ns", "lateness_n", "delay_realtime", "queue_drops", "user_drops",
-		"delay_alive", "drift_repairs", "trace_changes", "trace_late_p99_ns", "trace_late_max_ns",
+		"delay_alive", "carrier_changes", "drift_repairs", "trace_changes", "trace_late_p99_ns", "trace_late_max_ns",
 		"classes" };
 	struct wire_reader r = { .obj = j, .what = "stats", .e = e };
 	json_t *v;
@@ -280,6 +280,7 @@ int wire_decode_stats(const json_t *j, struct shape_stats *out, struct bace_err 
 	out->queue_drops = wire_read_u64(&r, "queue_drops", INT64_MAX);
 	out->user_drops = wire_read_u64(&r, "user_drops", INT64_MAX);
 	out->delay_alive = wire_read_bool(&r, "delay_alive");
+	out->carrier_changes = wire_read_u64(&r, "carrier_changes", INT64_MAX);
 	out->drift_repairs = wire_read_u64(&r, "drift_repairs", INT64_MAX);
 	out->trace_changes = wire_read_u64(&r, "trace_changes", INT64_MAX);
 	out->trace_late_p99_ns = wire_read_int(&r, "trace_late_p99_ns", 0, INT64_MAX);

@@ -95,8 +95,9 @@ json_t *wire_encode_trace(const struct wire_trace *head, const struct shape_trac
 		json_object_set_new(o, "at_ns", json_integer(t->v[i].at_ns));
 		json_array_append_new(points, o);
 	}
-	return json_pack("{s:i,s:b,s:I,s:I,s:I,s:o}", "region", (int)head->region, "loop", head->loop, "start_real_ns",
-			 (json_int_t)head->start_real_ns, "start_mono_ns", (json_int_t)head->start_mono_ns,
+	return json_pack("{s:i,s:b,s:b,s:I,s:I,s:I,s:o}", "region", (int)head->region, "loop", head->loop,
+			 "more", head->more, "start_real_ns", (json_int_t)head->start_real_ns,
+			 "start_mono_ns", (json_int_t)head->start_mono_ns,
 			 "period_ns", (json_int_t)t->period_ns, "points", points);
 }
 
@@ -115,7 +116,8 @@ static int decode_point(const json_t *j, int index, struct shape_trace_point *p,
 
 int wire_decode_trace(const json_t *j, struct wire_trace *head, struct shape_trace *out, struct bace_err *e)
 {
-	static const char *const keys[] = { "region", "loop", "start_real_ns", "start_mono_ns", "period_ns", "points" };
+	static const char *const keys[] = { "region", "loop", "more", "start_real_ns", "start_mono_ns", "period_ns",
+		"points" };
 	struct wire_reader r = { .obj = j, .what = "trace", .e = e };
 	json_t *points;
 
@@ -123,6 +125,7 @@ int wire_decode_trace(const json_t *j, struct wire_trace *head, struct shape_tra
 	wire_read_only(&r, keys, ARRAY_LEN(keys));
 	head->region = (uint16_t)wire_read_int(&r, "region", 0, UINT16_MAX - SHAPE_MINOR_BASE);
 	head->loop = wire_read_bool(&r, "loop");
+	head->more = wire_read_bool(&r, "more");
 	head->start_real_ns = wire_read_int(&r, "start_real_ns", 0, INT64_MAX);
 	head->start_mono_ns = wire_read_int(&r, "start_mono_ns", 0, INT64_MAX);
 	out->period_ns = wire_read_int(&r, "period_ns", 0, TRACE_MAX_NS);

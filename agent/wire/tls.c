@@ -96,8 +96,9 @@ int tls_server_ctx(const uint8_t master[WIRE_KEY_BYTES], SSL_CTX **out, struct b
 	copy = OPENSSL_memdup(master, WIRE_KEY_BYTES);
 	/* Needed with SSL_VERIFY_PEER; on a client it would refuse the key's session. */
 	if (!copy || !SSL_CTX_set_session_id_context(*out, session_context, sizeof(session_context) - 1)) {
-		OPENSSL_free(copy);
+		OPENSSL_clear_free(copy, WIRE_KEY_BYTES);
 		tls_ctx_free(*out);
+		*out = NULL;
 		return bace_fail(e, ENOMEM, "set up TLS: out of memory");
 	}
 	SSL_CTX_set_app_data(*out, copy);

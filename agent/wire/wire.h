@@ -30,9 +30,13 @@
  * Controller to agent: requests
  *   plan {spec} -> {changes}         by bace-shaperd
  *   change {changes}                 links of the plan in place
- *   trace {region, loop, start_real_ns, start_mono_ns, period_ns, points}   played by bace-shaperd
+ *   trace {trace: {region, loop, more, start_real_ns, start_mono_ns, period_ns, points}}
+ *                                    played by bace-shaperd, when all of it is there:
+ *                                    with `more' the next trace request goes on with it
  *   stats -> {stats}
- *   launch {cell, rank, ranks, program, config} -> {pid, binding}
+ *   launch {cell, rank, slot, slots, program, nic, config} -> {pid, binding, bound}
+ *                                    slot of slots: of the ranks on this machine, for
+ *                                    spreading; 0 of 0: not bound. nic: an address or ""
  *   tell {cell, rank, line}          one line for a worker's standard input
  *   stop {cell} (0: all)             answered when the processes are gone
  *   clear                            stops all workers, drops the lease
@@ -100,6 +104,11 @@ struct wire_limits {
 	double heartbeat_s;	/* 1 */
 	double dead_s;		/* nothing heard for so long: closed; 3 */
 };
+
+/* What an agent takes: the controller sends little, and a bad one must not fill
+ * the host's memory. */
+#define WIRE_AGENT_LIMITS \
+	{ .max_frame = 1u << 20, .max_values = 1u << 16, .max_queue = 8u << 20 }
 
 struct wire_handlers {
 	/* Authenticated; peer is the PSK identity (client side: the server). */
@@ -192,10 +201,12 @@ int wire_decode_shape(const json_t *j, struct shape_spec *out, struct bace_err *
 json_t *wire_encode_changes(const struct shape_change *v, int n);
 int wire_decode_changes(const json_t *j, struct shape_change **out, int *n, struct bace_err *e);
 
-#define WIRE_TRACE_POINTS_MAX 50000	/* in one frame */
+#define WIRE_TRACE_POINTS_MAX 50000	/* of a whole trace */
+#define WIRE_TRACE_PIECE_MAX 8000	/* of one request: an agent takes it whatever the values are */
 struct wire_trace {
 	uint16_t region;
 	bool loop;
+	bool more;			/* the next request has more of its points */
 	int64_t start_real_ns;		/* 0: at once, or: */
 	int64_t start_mono_ns;		/* by the monotonic clock of the host that plays it; 0: not so */
 };

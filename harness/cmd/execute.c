@@ -26,7 +26,7 @@ static int exit_code(int rc, bool began)
 	case 0: return BACE_EXIT_OK;
 	case -EINVAL: return BACE_EXIT_INPUT;
 	case -ENOTSUP: return BACE_EXIT_ENV;
-	case -EBADMSG:
+	case -EUCLEAN:
 	case -EPROTO: return began ? BACE_EXIT_FAILED : BACE_EXIT_INPUT;
 	case -EACCES:
 	case -EROFS:

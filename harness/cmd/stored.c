@@ -24,7 +24,7 @@ int stored_fail(const struct command *c, int rc, const struct bace_err *e)
 	switch (rc) {
 	case -ENOENT:
 	case -EINVAL:
-	case -EBADMSG:
+	case -EUCLEAN:
 	case -EPROTO:
 	case -ENODATA: return cmd_error(c, BACE_EXIT_INPUT, "%s", e->msg);
 	case -EACCES:

@@ -278,6 +278,9 @@ int sweep_print(const struct sweep *s, FILE *to, struct bace_err *err)
 		if (s->n_policies > 1)
 			print_differences(s, o, to);
 	}
+	if (!isnan(s->cost_bound_usd))
+		fprintf(to, "\nno policy can run these jobs for less than %.*f USD of electricity\n",
+			digits_for(s->cost_bound_usd), s->cost_bound_usd);
 	print_errors(s, to);
 	return count_errors(s);
 }
@@ -326,9 +329,9 @@ int sweep_print_json(const struct sweep *s, FILE *to, struct bace_err *err)
 	for (int i = 0; i < s->n_cells; i++)
 		if (s->cells[i].error)
 			json_array_append_new(errors, json_string(s->cells[i].error));
-	j = json_pack("{s:s, s:s, s:i, s:i, s:s, s:o, s:o}", "experiment", s->experiment, "first_seed", seed,
+	j = json_pack("{s:s, s:s, s:i, s:i, s:s, s:o, s:o, s:o}", "experiment", s->experiment, "first_seed", seed,
 		      "seeds", s->n_seeds, "jobs", s->n_jobs, "interval_over", s->n_seeds > 1 ? "seeds" : "jobs",
-		      "rows", rows, "errors", errors);
+		      "cost_bound_usd", json_number(s->cost_bound_usd), "rows", rows, "errors", errors);
 	if (!j)
 		return bace_fail(err, ENOMEM, "the table: out of memory");
 	rc = json_dumpf(j, to, JSON_INDENT(2) | JSON_REAL_PRECISION(12));

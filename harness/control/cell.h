@@ -42,6 +42,7 @@ struct cell_run {
 	const struct tb_cell *cell;
 	struct tb_result *out;
 	json_int_t id;
+	json_int_t token;		/* by which its ranks know each other */
 	enum cell_phase phase;
 	int waiting;			/* answers, in the phases that count them */
 	struct event *timer;		/* of the phase */

@@ -19,6 +19,9 @@
 #define HOLD_TOLERANCE 0.03
 #define HOLD_TOLERANCE_NS 500000
 
+/* Once: a delay line that stood still, for a moment or for long, is in a step. */
+#define STOOD_NS 10000000
+#define STOOD_OF_STEP 0.05
 #define BARRIER_NS 5000000
 #define BARRIER_OF_STEP 0.05
 
@@ -189,6 +192,26 @@ static uint64_t delay_drops(const struct shape_stats *s)
 	return n;
 }
 
+static int64_t shortest_step_ns(const struct cell_run *r)
+{
+	int64_t shortest = INT64_MAX;
+
+	for (int i = 0; i < r->out->n_steps; i++) {
+		const struct tb_step *s = &r->out->steps[i];
+
+		if (s->step >= 0 && s->end_ns - s->start_ns < shortest)
+			shortest = s->end_ns - s->start_ns;
+	}
+	return shortest;
+}
+
+static void check_interface(struct cell_run *r, const struct host *h)
+{
+	if (r->stats[READ_AFTER][h->index].carrier_changes != r->stats[READ_BEFORE][h->index].carrier_changes)
+		cell_invalid(r, SEVERITY_CAUSE, "%s: an interface that it shapes went down or came up during the cell",
+			     h->spec->name);
+}
+
 static void check_delay(struct cell_run *r, const struct host *h)
 {
 	const struct shape_stats *before = &r->stats[READ_BEFORE][h->index];
@@ -210,6 +233,10 @@ static void check_delay(struct cell_run *r, const struct host *h)
 	if (after->lateness_p99_ns > LATENESS_MAX_NS)
 		cell_invalid(r, SEVERITY_CONSEQUENCE, "%s: its delay line was late by %.1f ms (p99); the machine is "
 			     "overloaded", h->spec->name, (double)after->lateness_p99_ns / 1e6);
+	else if (after->lateness_max_ns > STOOD_NS &&
+		 (double)after->lateness_max_ns > STOOD_OF_STEP * (double)shortest_step_ns(r))
+		cell_invalid(r, SEVERITY_CONSEQUENCE, "%s: its delay line stood still for %.0f ms; the machine is "
+			     "overloaded", h->spec->name, (double)after->lateness_max_ns / 1e6);
 }
 
 static void check_compute(struct cell_run *r)
@@ -276,15 +303,9 @@ static void check_holds(struct cell_run *r, int job)
 /* Without a warm-up the first step is measured from where the first rank began. */
 static void check_barrier(struct cell_run *r)
 {
-	int64_t shortest = INT64_MAX, spread = r->out->barrier_spread_ns;
+	int64_t spread = r->out->barrier_spread_ns;
 
-	for (int i = 0; i < r->out->n_steps; i++) {
-		const struct tb_step *s = &r->out->steps[i];
-
-		if (s->step >= 0 && s->end_ns - s->start_ns < shortest)
-			shortest = s->end_ns - s->start_ns;
-	}
-	if (!r->cell->warmup_steps && spread > BARRIER_NS && (double)spread > BARRIER_OF_STEP * (double)shortest)
+	if (!r->cell->warmup_steps && spread > BARRIER_NS && (double)spread > BARRIER_OF_STEP * (double)shortest_step_ns(r))
 		cell_invalid(r, SEVERITY_CONSEQUENCE, "the ranks did not begin together: the last was late by %.1f ms; the "
 			     "machine is overloaded", (double)spread / 1e6);
 }
@@ -298,8 +319,10 @@ int cell_check(struct cell_run *r, struct bace_err *e)
 		return 0;
 	rc = r->c->plan_wanted ? check_links(r, e) : 0;
 	for (int i = 0; i < r->c->n_hosts; i++)
-		if (cell_reads(r, &r->c->hosts[i]))
+		if (cell_reads(r, &r->c->hosts[i])) {
+			check_interface(r, &r->c->hosts[i]);
 			check_delay(r, &r->c->hosts[i]);
+		}
 	check_compute(r);
 	check_barrier(r);
 	for (int j = 0; j < r->cell->n_jobs; j++)

@@ -226,6 +226,7 @@ int cell_ranks_build(struct cell_run *r, struct bace_err *e)
 		name_rank(r, &r->ranks[i]);
 	give_slots(r);
 	cell_nccl_prepare(r);
+	r->token = random_token();
 	return 0;
 }
 
@@ -343,8 +344,8 @@ json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 	};
 	const struct tb_job *j = &r->cell->jobs[k->job];
 
-	json_t *config = json_pack("{s:s,s:i,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:i,s:i}",
-		"mode", "pipeline", "job", first_replica(r, k->job), "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
+	json_t *config = json_pack("{s:s,s:i,s:I,s:s,s:i,s:s,s:b,s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:s,s:s,s:i,s:i,s:I,s:I,s:i,s:i}",
+		"mode", "pipeline", "job", first_replica(r, k->job), "token", r->token, "name", j->name, "rank", k->proc.rank, "host", k->proc.host->spec->name,
 		"shared_clock", cell_shares_clock(r, k->job), "schedule", schedule_name(j->schedule), "chunks", j->chunks,
 		"micro_batches", j->micro_batches, "n_stages", j->n_stages, "overlap", j->overlap,
 		"stages", stages_json(r, k), "hops", hops_json(r, k), "warmup_steps", r->cell->warmup_steps,

@@ -45,6 +45,20 @@ static void on_playing(void *arg, struct host *h, const json_t *reply, const str
 	cell_fail(r, SEVERITY_CAUSE, why);
 }
 
+/* In pieces that an agent takes; it plays them when it has all. */
+static void send_trace(struct cell_run *r, struct host *h, struct wire_trace head, const struct shape_trace *t)
+{
+	for (size_t from = 0; from < t->n; from += WIRE_TRACE_PIECE_MAX) {
+		size_t left = t->n - from;
+		const struct shape_trace piece = { .n = left < WIRE_TRACE_PIECE_MAX ? left : WIRE_TRACE_PIECE_MAX,
+						   .v = t->v + from, .period_ns = t->period_ns };
+
+		head.more = left > WIRE_TRACE_PIECE_MAX;
+		host_request(h, json_pack("{s:s,s:o}", "type", "trace", "trace", wire_encode_trace(&head, &piece)),
+			     ANSWER_S, on_playing, r);
+	}
+}
+
 static int play(struct cell_run *r, const struct tb_trace *t, int at, int other, unsigned sets, int64_t at_ns)
 {
 	struct shape_trace part;
@@ -56,8 +70,7 @@ static int play(struct cell_run *r, const struct tb_trace *t, int at, int other,
 						 .start_mono_ns = at_ns + h->offset_ns };
 
 		if (shapes(h, at, other) && host_ready(h) && cell_reads(r, h))
-			host_request(h, json_pack("{s:s,s:o}", "type", "trace", "trace", wire_encode_trace(&head, &part)),
-				     ANSWER_S, on_playing, r);
+			send_trace(r, h, head, &part);
 	}
 	shape_trace_free(&part);
 	return rc;

@@ -162,6 +162,15 @@ static void read_boot_id(struct controller *c)
 	snprintf(c->boot_id, sizeof(c->boot_id), "%s", text);
 }
 
+json_int_t random_token(void)
+{
+	uint64_t v;
+
+	if (getrandom(&v, sizeof(v), 0) < 0)
+		v = (uint64_t)bace_wall_ns();
+	return (json_int_t)((v >> 1) | 1);
+}
+
 int controller_open(const struct controller_config *cfg, struct controller **out, struct bace_err *e)
 {
 	struct controller *c = calloc(1, sizeof(*c));
@@ -182,9 +191,7 @@ int controller_open(const struct controller_config *cfg, struct controller **out
 	pthread_cond_init(&c->finished, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	read_boot_id(c);
-	if (getrandom(&c->probe_token, sizeof(c->probe_token), 0) < 0)
-		c->probe_token = (uint64_t)bace_wall_ns();
-	c->probe_token = (c->probe_token >> 1) | 1;	/* a positive JSON integer */
+	c->probe_token = (uint64_t)random_token();
 	rc = open_loop(c, e);
 	if (!rc)
 		rc = hosts_init(c, e);

@@ -117,6 +117,9 @@ struct controller {
 	const struct tb_trace *traces;
 };
 
+/* Positive, for what is only ours: a cell, a probe. */
+json_int_t random_token(void);
+
 bool host_ready(const struct host *h);
 bool host_same_machine(const struct host *a, const struct host *b);
 bool host_shapes(const struct host *h);		/* has a plan of its own */

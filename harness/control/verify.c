@@ -16,6 +16,7 @@
 enum pair_state { PAIR_WAITING, PAIR_SERVER, PAIR_CLIENT, PAIR_DONE };
 
 struct pair_run {
+	json_int_t token;		/* by which the two ends know each other */
 	struct verify_run *run;
 	struct tb_verify *v;
 	enum pair_state state;
@@ -166,7 +167,7 @@ static int samples(const struct tb_verify *v)
 static void start_client(struct pair_run *p, int port)
 {
 	p->state = PAIR_CLIENT;
-	proc_launch(&p->client, json_pack("{s:s,s:s,s:i,s:i,s:f,s:s,s:i}", "mode", "probe-client", "addr",
+	proc_launch(&p->client, json_pack("{s:s,s:I,s:s,s:i,s:i,s:f,s:s,s:i}", "mode", "probe-client", "token", p->token, "addr",
 		p->server.host->spec->addr, "port", port, "rtt_samples", samples(p->v), "goodput_s",
 		p->run->goodput_s, "congestion_control", "", "timeout_ms",
 		(int)((p->run->goodput_s + PAIR_SLACK_S) * 1e3)), p->client.host->spec->addr);
@@ -241,11 +242,12 @@ static void start_pair(struct pair_run *p, struct host *src, struct host *dst)
 	r->busy[src->index] = r->busy[dst->index] = true;
 	r->c->next_cell++;
 	p->state = PAIR_SERVER;
+	p->token = random_token();
 	init_probe(p, &p->server, dst, 0, "probe server");
 	init_probe(p, &p->client, src, 1, "probe client");
 	event_add(p->timer, &tv);
-	proc_launch(&p->server, json_pack("{s:s,s:s}", "mode", "probe-server", "addr", dst->spec->addr),
-		    dst->spec->addr);
+	proc_launch(&p->server, json_pack("{s:s,s:I,s:s}", "mode", "probe-server", "token", p->token, "addr",
+		    dst->spec->addr), dst->spec->addr);
 }
 
 /* One measurement a region at a time: its gateway is shared. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/wire/wire.h"
 #include "harness/lab/lab.h"
 
 void lab_disturb(const struct testbed_spec *t, struct cluster *scaled)
@@ -41,8 +42,8 @@ static int check(const struct disturbance *d, const struct cluster *c, const str
 
 	if (!x->n)
 		return bace_fail(e, EINVAL, "%s: changes nothing", d->trace_path);
-	if (x->n > SHAPE_TRACE_POINTS_MAX / 4)
-		return bace_fail(e, EINVAL, "%s: %zu changes, at most %d", d->trace_path, x->n, SHAPE_TRACE_POINTS_MAX / 4);
+	if (x->n > WIRE_TRACE_POINTS_MAX)
+		return bace_fail(e, EINVAL, "%s: %zu changes, at most %d", d->trace_path, x->n, WIRE_TRACE_POINTS_MAX);
 	if (d->loop && !x->period_ns)
 		return bace_fail(e, EINVAL, "%s: a trace of one line has no length, and cannot be looped", d->trace_path);
 	if ((shape_trace_sets(x) & (SHAPE_SET_LATENCY | SHAPE_SET_LOSS)) && !delays)

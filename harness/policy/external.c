@@ -4,29 +4,11 @@
  * Objective    the program's own; so that a researcher's scheduler, in any
  *              language, runs unchanged on the simulator and on the testbed.
  * Inputs       `command`, run once by /bin/sh -c and kept; `timeout` a
- *              decision. Each decision is one JSON line on its stdin:
- *
- *   {"version": 1, "now_s": 0.0,
- *    "regions": [{"name": "ireland", "gpus": 16, "free": 12, "gpu": "A6000",
- *                 "memory_bytes": 48e9, "flops": 6e13, "price_usd_per_kwh":
- *                 0.2, "pue": 1.2, "bandwidth_bps": 25e9}, ...],
- *    "links": [{"src": "ireland", "dst": "tokyo", "capacity_bps": 25e9,
- *               "reserved_bps": 0.0, "latency_s": 0.1}, ...],
- *    "jobs": [{"name": "j1", "model": "qwen", "micro_batches": 64, "k_min": 7,
- *              "k_star": 40, "fits": [7, 8, ...], "fwd_s": 1.9, "bwd_s": 3.8,
- *              "boundary_bytes": 4e7, "steps": 50.0, "remaining_steps": 50.0,
- *              "waited_s": 0.0, "attained_gpu_s": 0.0}, ...]}
- *
- *              regions and links by name, jobs by (arrival, name). capacity
- *              is an L2 rate, reserved is goodput; fwd_s and bwd_s are the
- *              whole model on one reference GPU, per micro-batch.
- * Steps        It answers with one line on stdout, flushed:
- *
- *   {"placements": [{"job": "j1", "path": [["ireland", 8], ["tokyo", 2]]}]}
- *
- *              in order; each is checked against the view as the ones before
- *              it have left it. After they are placed it is asked again, until
- *              it answers with an empty list.
+ *              decision; one JSON line on its stdin. docs/policy.md has the
+ *              protocol, field by field.
+ * Steps        It answers with a list of placements, which are checked one by
+ *              one as they are placed, then it is asked again, until the list
+ *              is empty.
  * Failures     No answer in time, no JSON, another shape, an exit: logged and
  *              counted (policy_failures), the program is ended, nothing is
  *              placed now, and it is started afresh for the next decision;
@@ -47,7 +29,6 @@
 #include "harness/policy/internal.h"
 
 #define GIVE_UP_AFTER 3
-#define TIMEOUT_DEFAULT_S 5
 
 struct external {
 	struct child child;
@@ -64,13 +45,14 @@ static int create(struct policy *p, struct bace_err *err)
 	if (!p->spec.command || !p->spec.command[0])
 		return bace_fail(err, EINVAL, "policy %s: external needs `command', the program to run",
 				 p->spec.label);
+	if (!(p->spec.timeout_s > 0))
+		return bace_fail(err, EINVAL, "policy %s: timeout %g s: must be above 0", p->spec.label,
+				 p->spec.timeout_s);
 	x = calloc(1, sizeof(*x));
 	if (!x)
 		return bace_fail(err, ENOMEM, "policy %s: out of memory", p->spec.label);
 	x->child.in = x->child.out = -1;
 	p->priv = x;
-	if (!(p->spec.timeout_s > 0))
-		p->spec.timeout_s = TIMEOUT_DEFAULT_S;
 	return 0;
 }
 
@@ -108,18 +90,37 @@ static json_t *link_json(const struct policy *p, const struct view *v, int a, in
 			 "latency_s", p->f.latency_s[at]);
 }
 
+static json_t *fits_json(const uint8_t *fits, int k_limit)
+{
+	json_t *list = json_array();
+
+	for (int k = 1; k <= k_limit; k++)
+		if (fits[k])
+			json_array_append_new(list, json_integer(k));
+	return list;
+}
+
+/* NULL: there is one type, that of `fits'. */
+static json_t *fits_by_gpu_json(const struct view *v, int job)
+{
+	const struct cluster *c = &v->exp->cluster;
+	const struct job_class *cls = class_of(v->models, job);
+	json_t *all = c->n_gpus > 1 ? json_object() : NULL;
+
+	for (int g = 0; all && g < c->n_gpus; g++)
+		json_object_set_new(all, c->gpus[g].name, fits_json(class_fits(cls, g), cls->k_limit));
+	return all;
+}
+
 static json_t *job_json(const struct view *v, const struct queued_job *q)
 {
 	const struct job_model *j = &v->models->v[q->job];
 	const struct job *job = &v->exp->jobs[q->job];
-	json_t *fits = json_array();
 
-	for (int k = 1; k <= j->k_limit; k++)
-		if (j->fits[k])
-			json_array_append_new(fits, json_integer(k));
-	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name",
+	return json_pack("{s:s, s:s, s:i, s:i, s:i, s:o, s:o*, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name",
 			 job->name, "model", v->exp->models[job->model].name, "micro_batches", j->m, "k_min",
-			 j->k_min, "k_star", j->k_star, "fits", fits, "fwd_s", j->fwd_s, "bwd_s", j->bwd_s,
+			 j->k_min, "k_star", j->k_star, "fits", fits_json(j->fits, j->k_limit),
+			 "fits_by_gpu", fits_by_gpu_json(v, q->job), "fwd_s", j->fwd_s, "bwd_s", j->bwd_s,
 			 "boundary_bytes", j->boundary_bytes, "steps", j->steps, "remaining_steps",
 			 q->remaining_steps, "waited_s", q->waited_s, "attained_gpu_s", q->attained_gpu_s);
 }

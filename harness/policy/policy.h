@@ -1,7 +1,7 @@
 /*
  * harness/policy: what turns a view of the cluster and a queue of jobs into
  * placements. A policy is a name, its parameters and one pure function; no
- * I/O (but `external`, which owns its child process), no globals.
+ * I/O (but `external`, which owns its child process), and no state but its own.
  *
  * Also the job model that policies, simulators and oracles share: per-stage
  * times, memory, k_min, K*, closed-form step time (design section 4).
@@ -182,7 +182,8 @@ int placement_check_resize(const struct view *v, const struct placement *p, stru
 int policy_reachable_gpus(struct policy *p, const struct view *v, int job, struct bace_err *err);
 
 /* What the placement reserves per direction on inter-region links (goodput
- * bits/s): placement_reservation_bps; 0 for policies that do not reserve. */
+ * bits/s). For every policy placement_reservation_bps: the simulator asks the
+ * policy, so that its tests may reserve what they like. */
 double policy_reservation_bps(const struct policy *p, const struct view *v,
 			      const struct placement *pl);
 
@@ -191,7 +192,7 @@ double policy_reservation_bps(const struct policy *p, const struct view *v,
  * the policy. */
 int64_t policy_failures(const struct policy *p, const char **last);
 
-/* No policy can run all jobs for less electricity (egress and bill_idle left
+/* No policy can run all jobs for less electricity (USD; egress and bill_idle left
  * out); -INFINITY where some price is below zero. Jobs that fit nowhere count 0. */
 double policy_cost_bound_usd(const struct experiment *e, const struct job_models *m);
 

@@ -247,6 +247,7 @@ struct sweep {
 	int shard, n_shards;
 	bool resample, varies;		/* varies: seeds differ at all */
 	double mean_gap_s;
+	double cost_bound_usd;		/* policy_cost_bound_usd; NAN: none, or jobs are drawn */
 	char (*policies)[NAME_LEN];	/* labels */
 	char oracles[2][NAME_LEN];
 	struct sweep_cell *cells;

@@ -197,7 +197,7 @@ static int set_up(const struct experiment *exp, const struct sweep_options *o, s
 	*s = (struct sweep){ .config_hash = exp->text_hash, .seed = exp->seed, .n_jobs = exp->n_jobs,
 		.n_seeds = o->n_seeds, .n_policies = exp->n_policies, .shard = o->shard,
 		.n_shards = o->n_shards, .resample = o->resample, .mean_gap_s = o->mean_gap_s,
-		.varies = seeds_differ(exp, o) };
+		.cost_bound_usd = NAN, .varies = seeds_differ(exp, o) };
 	memcpy(s->experiment, exp->name, sizeof(s->experiment));
 	if (o->closed_form)
 		strcpy(s->oracles[s->n_oracles++], "closed-form");
@@ -227,6 +227,11 @@ int sweep_run(const struct experiment *exp, const struct sweep_options *o, struc
 		n = (out->n_cells - o->shard + o->n_shards) / o->n_shards;
 	if (!rc)
 		rc = job_models_build(exp, &w.models, err);
+	if (!rc && !o->resample) {
+		out->cost_bound_usd = policy_cost_bound_usd(exp, &w.models);
+		if (isinf(out->cost_bound_usd))
+			out->cost_bound_usd = NAN;
+	}
 	if (!rc)
 		rc = pool_run(n, o->n_threads, work, &w, o->on_progress, o->arg, err);
 	if (!rc && atomic_load(&w.no_memory))

@@ -54,11 +54,11 @@ static json_t *sweep_json(const struct sweep *s)
 	for (int i = 0; i < s->n_cells; i++)
 		if (s->cells[i].done)
 			json_array_append_new(cells, cell_json(s, i));
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:b, s:f, s:o, s:o, s:o}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:b, s:f, s:o, s:o, s:o, s:o}",
 			 "format", FORMAT, "experiment", s->experiment, "config", hash, "seed", seed,
 			 "jobs", s->n_jobs, "seeds", s->n_seeds, "shard", s->shard, "shards", s->n_shards,
 			 "resample", s->resample, "varies", s->varies, "mean_gap_s", s->mean_gap_s,
-			 "policies", names((const char (*)[NAME_LEN])s->policies, s->n_policies),
+			 "cost_bound_usd", json_number(s->cost_bound_usd), "policies", names((const char (*)[NAME_LEN])s->policies, s->n_policies),
 			 "oracles", names(s->oracles, s->n_oracles), "cells", cells);
 }
 
@@ -142,7 +142,7 @@ static bool read_cell(const json_t *o, struct sweep *s)
 static bool read_head(json_t *j, struct sweep *s)
 {
 	const char *format, *name, *hash, *seed;
-	json_t *policies, *oracles, *cells;
+	json_t *policies, *oracles, *cells, *bound;
 	int resample, varies;
 	int64_t n;
 
@@ -152,6 +152,8 @@ static bool read_head(json_t *j, struct sweep *s)
 			"resample", &resample, "varies", &varies, "mean_gap_s", &s->mean_gap_s,
 			"policies", &policies, "oracles", &oracles, "cells", &cells))
 		return false;
+	bound = json_object_get(j, "cost_bound_usd");
+	s->cost_bound_usd = json_is_number(bound) ? json_number_value(bound) : NAN;
 	s->resample = resample;
 	s->varies = varies;
 	s->config_hash = strtoull(hash, NULL, 16);

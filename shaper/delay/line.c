@@ -26,7 +26,11 @@
 #define FIFO_PRIORITY 10
 #define LATENESS_WEIGHT (1.0 / 64)
 #define LATENESS_CORRECTION_MAX_NS 500000.0
-#define ARRIVAL_AGE_MAX_NS 200000000LL
+#define ARRIVAL_AGE_MAX_NS 60000000000LL
+/* For a while after the wall clock was set: what is older may be of before. */
+#define ARRIVAL_AGE_DOUBT_NS 200000000LL
+#define CLOCK_STEP_NS 5000000LL
+#define CLOCK_DOUBT_NS 2000000000LL
 
 struct delay_line {
 	struct nfqueue queue;
@@ -36,6 +40,8 @@ struct delay_line {
 	atomic_bool stop;
 	bool realtime;
 	double wake_late_ns;	/* running mean, subtracted from deadlines */
+	int64_t wall_offset_ns;	/* wall less monotonic clock, at the last read; 0: none yet */
+	int64_t doubt_until_ns;	/* monotonic: stamps may be of before the wall clock was set */
 
 	pthread_mutex_t lock;	/* everything below */
 	struct link_set *links;
@@ -65,12 +71,23 @@ static int link_of(const struct link_set *ls, const struct nfqueue_packet *p)
 	return -1;
 }
 
-static int64_t arrival_ns(const struct nfqueue_packet *p, const struct clock_pair *now)
+/* Slewing looks like a step after a long rest; then stamps are doubted, no more. */
+static void watch_clock(struct delay_line *d, const struct clock_pair *now)
+{
+	int64_t offset = now->real_ns - now->mono_ns;
+
+	if (d->wall_offset_ns && llabs(offset - d->wall_offset_ns) > CLOCK_STEP_NS)
+		d->doubt_until_ns = now->mono_ns + CLOCK_DOUBT_NS;
+	d->wall_offset_ns = offset;
+}
+
+static int64_t arrival_ns(const struct delay_line *d, const struct nfqueue_packet *p, const struct clock_pair *now)
 {
 	int64_t age = now->real_ns - p->arrival_real_ns;
+	int64_t most = now->mono_ns < d->doubt_until_ns ? ARRIVAL_AGE_DOUBT_NS : ARRIVAL_AGE_MAX_NS;
 
 	/* A stamp that is missing, from the future or old is a clock that was set. */
-	return p->arrival_real_ns && age > 0 && age < ARRIVAL_AGE_MAX_NS ? now->mono_ns - age : now->mono_ns;
+	return p->arrival_real_ns && age > 0 && age < most ? now->mono_ns - age : now->mono_ns;
 }
 
 static int take_packet(struct delay_line *d, const struct nlmsghdr *nlh, const struct clock_pair *now)
@@ -98,7 +115,7 @@ static int take_packet(struct delay_line *d, const struct nlmsghdr *nlh, const s
 	delay_ns = fate_delay_ns(&ls->fates[link]);
 	if (!delay_ns && (ls->fates[link].impair.reorder > 0 || !ls->schedule.links[link].n))
 		return nfqueue_verdict(&d->queue, p.id, NF_ACCEPT);
-	if (delay_schedule_push(&ls->schedule, link, arrival_ns(&p, now) + delay_ns, p.id)) {
+	if (delay_schedule_push(&ls->schedule, link, arrival_ns(d, &p, now) + delay_ns, p.id)) {
 		ls->stats[link].overflowed++;
 		return nfqueue_verdict(&d->queue, p.id, NF_DROP);
 	}
@@ -149,6 +166,7 @@ static int read_packets(struct delay_line *d, struct reader *r, struct clock_pai
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR || errno == ENOBUFS ? 0 : -errno;
 	*now = read_clocks();
+	watch_clock(d, now);
 	for (int i = 0; i < n; i++) {
 		int left = (int)r->msgs[i].msg_len;
 

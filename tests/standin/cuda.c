@@ -17,6 +17,7 @@ struct CUstream_st {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct task *first, **last;
+	int n;
 	bool quit;
 };
 
@@ -140,6 +141,7 @@ static void *run_stream(void *arg)
 			continue;
 		}
 		s->first = t->next;
+		s->n--;
 		if (!s->first)
 			s->last = &s->first;
 		pthread_mutex_unlock(&s->lock);
@@ -181,19 +183,27 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 	return cudaSuccess;
 }
 
+/* Where CUDA would block, with "queue=N": so many wait already, is an error here. */
 cudaError_t standin_enqueue(cudaStream_t s, void (*fn)(void *arg), void *arg)
 {
 	struct task *t = malloc(sizeof(*t));
+	bool full;
 
 	if (!t)
 		return cudaErrorMemoryAllocation;
 	*t = (struct task){ .fn = fn, .arg = arg };
 	pthread_mutex_lock(&s->lock);
-	*s->last = t;
-	s->last = &t->next;
-	pthread_cond_signal(&s->wake);
+	full = s->n >= atoi(standin_option("queue", "1000000"));
+	if (!full) {
+		*s->last = t;
+		s->last = &t->next;
+		s->n++;
+		pthread_cond_signal(&s->wake);
+	}
 	pthread_mutex_unlock(&s->lock);
-	return cudaSuccess;
+	if (full)
+		free(t);
+	return full ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
 struct copy {

@@ -16,13 +16,17 @@
  * GPU is fast enough, so that rounding is below 2 %. */
 #define PRODUCTS_MIN 32
 #define PATTERN ((size_t)1 << 18)
+/* Products launched at once. CUDA takes about a thousand ahead and blocks then,
+ * and with it all that this thread sees to: at most two of these wait. */
+#define PORTION 256
 
 static const int sizes[] = { 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192 };
 
 struct slot {
 	bool waiting, running;		/* until its start; on the GPU */
 	int64_t start, duration;
-	cudaEvent_t begun, ended;
+	int64_t left;			/* products not launched yet */
+	cudaEvent_t begun, portion, ended;	/* portion: the one before the last is done */
 };
 
 struct cuda {
@@ -68,6 +72,19 @@ static int arm(struct cuda *c, bool on, struct bace_err *e)
 	return timerfd_settime(c->timer, 0, &when, NULL) ? bace_fail_errno(e, errno, "cuda compute: timer") : 0;
 }
 
+static int launch_portion(struct cuda *c, struct slot *s, struct bace_err *e)
+{
+	int64_t n = s->left < PORTION ? s->left : PORTION;
+	int rc = cuda_check(cudaEventRecord(s->portion, c->stream), "record an event", e);
+
+	if (!rc)
+		rc = multiply(c, c->n, n, e);
+	s->left -= n;
+	if (!rc && !s->left)
+		rc = cuda_check(cudaEventRecord(s->ended, c->stream), "record an event", e);
+	return rc;
+}
+
 static int begin(struct cuda *c, struct slot *s, struct bace_err *e)
 {
 	int64_t times = s->duration ? llround((double)s->duration / 1e9 / c->product_s) : 0;
@@ -75,11 +92,24 @@ static int begin(struct cuda *c, struct slot *s, struct bace_err *e)
 
 	s->waiting = false;
 	s->running = true;
+	s->left = times < 1 && s->duration ? 1 : times;
 	if (!rc)
-		rc = multiply(c, c->n, times < 1 && s->duration ? 1 : times, e);
-	if (!rc)
-		rc = cuda_check(cudaEventRecord(s->ended, c->stream), "record an event", e);
+		rc = launch_portion(c, s, e);
+	if (!rc && s->left)
+		rc = launch_portion(c, s, e);
 	return rc ? rc : arm(c, true, e);
+}
+
+/* 1: it has ended; 0: not yet. */
+static int look(struct cuda *c, struct slot *s, struct bace_err *e)
+{
+	cudaError_t state = cudaEventQuery(s->left ? s->portion : s->ended);
+
+	if (state == cudaErrorNotReady)
+		return 0;
+	if (state != cudaSuccess)
+		return cuda_check(state, "matrix products", e);
+	return s->left ? launch_portion(c, s, e) : 1;
 }
 
 static int cuda_start(struct compute *base, const struct work *w, struct bace_err *e)
@@ -131,18 +161,15 @@ static int cuda_collect(struct compute *base, int64_t now, struct finished *out,
 		return bace_fail_errno(e, errno, "cuda compute: timer");
 	for (int i = 0; !rc && i < c->n_slots; i++) {
 		struct slot *s = &c->slots[i];
-		cudaError_t state;
 
 		if (s->waiting && s->start <= now)
 			rc = begin(c, s, e);
 		if (rc || !s->running)
 			continue;
-		state = cudaEventQuery(s->ended);
-		if (state == cudaSuccess)
+		rc = look(c, s, e);
+		if (rc > 0)
 			return end(s, i, now, out, e);
 		any = true;
-		if (state != cudaErrorNotReady)
-			rc = cuda_check(state, "matrix products", e);
 	}
 	return rc ? rc : arm(c, any, e);
 }
@@ -298,6 +325,8 @@ static int prepare(struct cuda *c, const struct worker_spec *s, struct bace_err 
 		rc = cuda_check(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "create a stream", e);
 	for (int i = 0; !rc && i < c->n_slots; i++) {
 		rc = cuda_check(cudaEventCreate(&c->slots[i].begun), "create an event", e);
+		if (!rc)
+			rc = cuda_check(cudaEventCreate(&c->slots[i].portion), "create an event", e);
 		if (!rc)
 			rc = cuda_check(cudaEventCreate(&c->slots[i].ended), "create an event", e);
 	}

@@ -15,7 +15,12 @@ static const char *const fixed[][2] = {
 	{ "NCCL_NVLS_ENABLE", "0" },	{ "NCCL_MNNVL_ENABLE", "0" },	{ "NCCL_COLLNET_ENABLE", "0" },
 	{ "NCCL_RAS_ENABLE", "0" },	{ "NCCL_DEBUG", "INFO" },	{ "NCCL_DEBUG_SUBSYS", "INIT,NET" },
 	{ "NCCL_MULTI_RANK_GPU_ENABLE", "1" },
+	/* Instead of the user's ~/.nccl.conf, whose settings nobody would know of. */
+	{ "NCCL_CONF_FILE", "/dev/null" },
 };
+
+/* NCCL reads this one whatever the environment says, for what is not set there. */
+#define SYSTEM_CONF "/etc/nccl.conf"
 
 extern char **environ;
 
@@ -85,6 +90,8 @@ int nccl_env_set(const struct worker_spec *spec, int log_fd, char ifname[IF_NAME
 	if (rc)
 		return rc;
 	drop_all();
+	if (!access(SYSTEM_CONF, F_OK))
+		bace_log(BACE_WARN, "nccl", SYSTEM_CONF " of this host changes what is measured, and is not recorded");
 	/* The '=' asks for this interface, not for all whose names begin so. */
 	snprintf(exact, sizeof(exact), "=%s", ifname);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", log_fd);

@@ -189,9 +189,9 @@ static void abort_comm(ncclComm_t comm)
 
 	if (pthread_create(&thread, NULL, abort_thread, comm))
 		return;
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += ABORT_S;
-	if (!pthread_timedjoin_np(thread, NULL, &until))
+	if (!pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until))
 		return;
 	bace_log(BACE_WARN, MODULE, "NCCL did not abort within %d s; the process ends without it", ABORT_S);
 	pthread_detach(thread);

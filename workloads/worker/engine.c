@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define MADE_AHEAD_MAX_NS (1000ll * 3600 * 1000000000)
+
 /* ---- where messages come from and go to ---- */
 
 int engine_input_hop(const struct engine *en, int stage, const struct op *op)
@@ -246,9 +248,12 @@ int engine_receive(struct engine *en, int hop, const struct message *m, int64_t 
 	if (en->stage_at[to] < 0)
 		return bace_fail(e, EPROTO, "hop %d step %d: a message for stage %d, which is not here", h->hop,
 				 m->step, to);
-	/* Another machine's clock says nothing here. */
+	/* Another machine's clock says nothing here. On one clock a token, or what a
+	 * stage held back, may lie ahead by what links take. */
 	if (!en->spec->shared_clock)
 		now.made = first;
+	else if (m->made < 0 || m->made - arrived > MADE_AHEAD_MAX_NS)
+		return bace_fail(e, EPROTO, "hop %d step %d: a message that was made at an impossible time", h->hop, m->step);
 	return deliver(en, hop, &now, first, arrived, e);
 }
 

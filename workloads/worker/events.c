@@ -15,10 +15,12 @@ void event_send(json_t *event)
 	json_decref(event);
 	if (!text) {
 		bace_log(BACE_ERROR, "worker", "an event could not be encoded");
-		exit(BACE_EXIT_FAILED);
+		_exit(BACE_EXIT_FAILED);
 	}
+	/* Nobody listens any more; exit handlers, CUDA's among them, would wait for what
+	 * hangs. */
 	if (bace_write_all(1, text, strlen(text)) || bace_write_all(1, "\n", 1))
-		exit(BACE_EXIT_FAILED);	/* nobody listens any more */
+		_exit(BACE_EXIT_FAILED);
 	free(text);
 }
 

@@ -220,7 +220,7 @@ static int queue(struct lane *l, const struct header *whole, int parts, struct b
 	struct header part = *whole;
 	int rc;
 
-	header_part(&part, lane_index(l), parts, l->hop->sent);
+	header_part(&part, l->hop->spec, lane_index(l), parts, l->hop->sent);
 	rc = sock_queue(&l->sock, &part, e);
 	return rc ? rc : flush(l, loop_now(l->hop->loop), e);
 }

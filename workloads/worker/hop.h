@@ -55,6 +55,7 @@ struct hop {
 	struct watch listener;
 	struct pending pending[HOP_PENDING_MAX];
 	unsigned next_pending;
+	bool told_full;			/* that files ran out, once */
 	int n_lanes;
 	struct lane lanes[WORKER_SOCKETS_MAX];
 	bool warm;			/* the peer's first message is here */

@@ -7,6 +7,7 @@
 #include "workloads/worker/hop_internal.h"
 
 #define MODULE "worker"
+#define FULL_PAUSE_US 1000
 
 /* A local hop carries headers over a route that nobody has set up for it. */
 static const char *congestion_control(const struct hop *h)
@@ -151,14 +152,45 @@ static struct pending *free_pending(struct hop *h)
 	return p;
 }
 
+static bool is_full(int rc)
+{
+	return rc == -EMFILE || rc == -ENFILE || rc == -ENOBUFS || rc == -ENOMEM;
+}
+
+/* Strangers that wait may be why; the peer still comes, or the rank's own deadline. */
+static void make_room_for_files(struct hop *h, const struct bace_err *e)
+{
+	if (!h->told_full)
+		bace_log(BACE_WARN, MODULE, "%s: %s", h->name, e->msg);
+	h->told_full = true;
+	for (int i = 0; i < HOP_PENDING_MAX; i++) {
+		struct pending *p = &h->pending[h->next_pending++ % HOP_PENDING_MAX];
+
+		if (p->watch.fd < 0)
+			continue;
+		drop_pending(h, p, "it says nothing, and files have run out");
+		return;
+	}
+	usleep(FULL_PAUSE_US);		/* others' files: not to be asked for at full speed */
+}
+
 static int on_listener(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
 {
 	struct hop *h = w->owner;
 	struct pending *p;
-	int fd, rc = net_accept(w->fd, congestion_control(h), &fd, e);
+	struct bace_err why = { 0 };
+	int fd, rc = net_accept(w->fd, congestion_control(h), &fd, &why);
 
-	if (rc)
-		return rc == -EAGAIN ? 0 : hop_context(h, e);
+	if (is_full(rc)) {
+		make_room_for_files(h, &why);
+		return 0;
+	}
+	if (rc == -EAGAIN)
+		return 0;
+	if (rc) {
+		*e = why;
+		return hop_context(h, e);
+	}
 	p = free_pending(h);
 	*p = (struct pending){ .watch = { .fd = fd, .fn = on_pending, .owner = h } };
 	return loop_watch(h->loop, &p->watch, EPOLLIN, e);

@@ -44,9 +44,10 @@ static uint64_t part_bytes(uint64_t whole, uint64_t part, uint64_t parts)
 	return n < sizeof(struct header) ? sizeof(struct header) : n;
 }
 
-static uint64_t checksum(const struct header *h)
+/* The token in it: who does not know it does not make one by chance. */
+static uint64_t checksum(const struct header *h, const struct worker_spec *s)
 {
-	return bace_hash64(h, offsetof(struct header, checksum), MAGIC);
+	return bace_hash64(h, offsetof(struct header, checksum), MAGIC ^ s->token);
 }
 
 static int sender_stage(const struct worker_spec *s, const struct worker_hop_spec *hop, bool below)
@@ -73,16 +74,25 @@ void header_fill(struct header *h, const struct worker_spec *s, const struct wor
 		.replica = (uint8_t)sender_replica(s, hop, below), .job = s->job,
 		.hop = hop->hop, .stage = sender_stage(s, hop, below), .step = m->step,
 		.micro_batch = m->micro_batch, .made = m->made, .bytes = message_bytes(hop, m->kind), .parts = 1 };
-	h->checksum = checksum(h);
+	h->checksum = checksum(h, s);
 }
 
-void header_part(struct header *h, int part, int parts, uint64_t number)
+void header_part(struct header *h, const struct worker_spec *s, int part, int parts, uint64_t number)
 {
 	h->bytes = part_bytes(h->bytes, (uint64_t)part, (uint64_t)parts);
 	h->part = (uint16_t)part;
 	h->parts = (uint16_t)parts;
 	h->number = number;
-	h->checksum = checksum(h);
+	h->checksum = checksum(h, s);
+}
+
+/* A warm message goes over any hop, either way; the others over their kind, one way. */
+static bool right_kind(const struct header *h, bool ring, bool from_below)
+{
+	if (h->kind == MESSAGE_WARM)
+		return true;
+	return h->kind < MESSAGE_KINDS && ring == (h->kind == MESSAGE_REDUCE) &&
+	       message_is_forward((enum message_kind)h->kind) == from_below;
 }
 
 int header_check(const struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,
@@ -90,16 +100,15 @@ int header_check(const struct header *h, const struct worker_spec *s, const stru
 {
 	uint64_t bytes;
 
-	if (h->magic != MAGIC || h->checksum != checksum(h))
-		return bace_fail(e, EPROTO, "a damaged message: its checksum is wrong");
+	if (h->magic != MAGIC || h->checksum != checksum(h, s))
+		return bace_fail(e, EPROTO, "a damaged message, or one of another cell: its checksum is wrong");
 	if (h->job != s->job || h->hop != hop->hop)
 		return bace_fail(e, EPROTO, "a message of job %d hop %d, wanted job %d hop %d", h->job, h->hop,
 				 s->job, hop->hop);
 	if (h->replica != sender_replica(s, hop, from_below))
 		return bace_fail(e, EPROTO, "a message of replica %d, wanted one of replica %d", h->replica,
 				 sender_replica(s, hop, from_below));
-	if (h->kind >= MESSAGE_KINDS || (h->kind != MESSAGE_WARM && worker_is_ring(s, hop->hop) != (h->kind == MESSAGE_REDUCE)) || h->stage != sender_stage(s, hop, from_below) ||
-	    (h->kind != MESSAGE_WARM && message_is_forward((enum message_kind)h->kind) != from_below))
+	if (!right_kind(h, worker_is_ring(s, hop->hop), from_below) || h->stage != sender_stage(s, hop, from_below))
 		return bace_fail(e, EPROTO, "a message of the wrong kind (%s from stage %d)",
 				 message_name((enum message_kind)h->kind), h->stage);
 	if (h->parts != message_parts(s, hop, (enum message_kind)h->kind) || h->part >= h->parts)

@@ -40,7 +40,7 @@ struct header {			/* host order: both ends run the same binary */
 	int64_t made;
 	uint64_t bytes;			/* of the part, header included */
 	uint64_t number;		/* of the message in its direction of the hop, from 0 */
-	uint64_t checksum;		/* of all before it */
+	uint64_t checksum;		/* of all before it, and of the cell's token */
 };
 
 /* Bytes on the network of a message of this hop. */
@@ -52,7 +52,7 @@ int message_parts(const struct worker_spec *s, const struct worker_hop_spec *h, 
 void header_fill(struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,
 		 const struct message *m);
 /* The header of a part, from that of the whole. */
-void header_part(struct header *h, int part, int parts, uint64_t number);
+void header_part(struct header *h, const struct worker_spec *s, int part, int parts, uint64_t number);
 /* Is it whole, and of this job, this hop and this direction? `from_below`: the
  * peer plays the hop's first stage. */
 int header_check(const struct header *h, const struct worker_spec *s, const struct worker_hop_spec *hop,

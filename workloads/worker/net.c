@@ -131,14 +131,25 @@ int net_connected(int fd, struct bace_err *e)
 	return err ? bace_fail_errno(e, err, "connect") : 0;
 }
 
+/* One that went away before it was accepted, whatever the network has to say of
+ * it (accept(2)), is nothing about this end. */
+static bool not_there(int errnum)
+{
+	static const int of_the_peer[] = { EAGAIN, EINTR, ECONNABORTED, EPROTO, EPERM, ENETDOWN, ENETUNREACH,
+		EHOSTDOWN, EHOSTUNREACH, ENONET, ENOPROTOOPT, EOPNOTSUPP, ETIMEDOUT };
+
+	for (size_t i = 0; i < ARRAY_LEN(of_the_peer); i++)
+		if (errnum == of_the_peer[i])
+			return true;
+	return false;
+}
+
 int net_accept(int listener, const char *cc, int *fd, struct bace_err *e)
 {
 	int s = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), rc;
 
-	/* One that went away before it was accepted is not there either. */
 	if (s < 0)
-		return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR ? -EAGAIN :
-		       bace_fail_errno(e, errno, "accept");
+		return not_there(errno) ? -EAGAIN : bace_fail_errno(e, errno, "accept");
 	rc = options(s, cc, e);
 	if (rc)
 		close(s);

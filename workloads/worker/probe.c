@@ -19,6 +19,7 @@
 #define START_UP 0.3		/* of the goodput time is not counted */
 #define WHOLE 0.9		/* of it, less is a client that died */
 #define PATIENCE_NS 60000000000
+#define STRANGER_NS 5000000000	/* for a client's first words */
 #define LOOK_UP_NS 20000000	/* at the deadline and the agent, while data flows */
 
 enum { PING = 'P', GOODPUT = 'G', RESULT = 'R' };
@@ -27,13 +28,15 @@ struct ping {			/* PING_BYTES on the wire */
 	uint32_t kind;
 	uint32_t reserved;
 	double value;		/* GOODPUT: seconds; RESULT: bits/s */
-	char pad[PING_BYTES - 16];
+	uint64_t token;		/* of the specs of both ends */
+	char pad[PING_BYTES - 24];
 };
 
 _Static_assert(sizeof(struct ping) == PING_BYTES, "the probe's message");
 
 struct probe {
 	struct commands *commands;
+	uint64_t token;
 	int fd;
 	int64_t until, looked_up;
 };
@@ -155,6 +158,16 @@ static int get_answer(struct probe *p, uint32_t kind, struct ping *out, struct b
 	return rc;
 }
 
+static int read_token(const json_t *spec, struct probe *p, struct bace_err *e)
+{
+	const json_t *v = json_object_get(spec, "token");
+
+	if (v && (!json_is_integer(v) || json_integer_value(v) < 0))
+		return bace_fail(e, EINVAL, "probe: `token' must be an integer, 0 or more");
+	p->token = (uint64_t)json_integer_value(v);
+	return 0;
+}
+
 /* ---- server ---- */
 
 /* Counts from START_UP on until the client's end of stream. */
@@ -192,24 +205,46 @@ static int serve_goodput(struct probe *p, double seconds, struct bace_err *e)
 	return put(p, &result, sizeof(result), e);
 }
 
-static int serve(struct probe *p, struct bace_err *e)
+/* m: the first thing that it said. */
+static int serve(struct probe *p, struct ping m, struct bace_err *e)
 {
 	for (;;) {
-		struct ping m;
 		int rc;
 
 		p->until = bace_mono_ns() + PATIENCE_NS;
-		rc = get(p, &m, e);
-		if (rc)
-			return rc > 0 ? 0 : rc;	/* the client has all it wanted */
 		if (m.kind == GOODPUT)
 			return serve_goodput(p, m.value, e);
 		if (m.kind != PING)
 			return bace_fail(e, EPROTO, "probe: the peer does not speak as a probe does");
 		rc = put(p, &m, sizeof(m), e);
+		if (!rc)
+			rc = get(p, &m, e);
 		if (rc)
-			return rc;
+			return rc > 0 ? 0 : rc;	/* the client has all it wanted */
 	}
+}
+
+/* Somebody, and the first thing that he says; -EAGAIN: not a client of ours. */
+static int meet(struct probe *p, int listener, struct ping *first, struct bace_err *e)
+{
+	int64_t until = p->until, soon = bace_mono_ns() + STRANGER_NS;
+	struct bace_err why = { 0 };
+	int rc = net_accept(listener, "", &p->fd, e);
+
+	if (rc)
+		return rc;
+	p->until = soon < until ? soon : until;
+	rc = get(p, first, &why);
+	p->until = until;
+	if (!rc && first->token == p->token && (first->kind == PING || first->kind == GOODPUT))
+		return 0;
+	bace_cleanup_close(&p->fd);
+	if (rc == -ECANCELED) {		/* the agent is gone */
+		*e = why;
+		return rc;
+	}
+	bace_log(BACE_WARN, "probe", "a stranger is refused");
+	return bace_mono_ns() > until ? too_late(e) : -EAGAIN;
 }
 
 int probe_server(const json_t *spec, struct commands *c, struct bace_err *e)
@@ -217,9 +252,12 @@ int probe_server(const json_t *spec, struct commands *c, struct bace_err *e)
 	const char *addr = json_string_value(json_object_get(spec, "addr"));
 	struct probe p = { .commands = c, .fd = -1, .until = bace_mono_ns() + PATIENCE_NS };
 	CLEANUP_CLOSE int listener = -1;
+	struct ping first;
 	uint16_t port;
-	int rc;
+	int rc = read_token(spec, &p, e);
 
+	if (rc)
+		return rc;
 	if (!addr)
 		return bace_fail(e, EINVAL, "probe-server: `addr' must be a string");
 	rc = net_listen(addr, &listener, &port, e);
@@ -229,10 +267,10 @@ int probe_server(const json_t *spec, struct commands *c, struct bace_err *e)
 	do {
 		rc = wait_for(&p, listener, POLLIN, e);
 		if (!rc)
-			rc = net_accept(listener, "", &p.fd, e);
+			rc = meet(&p, listener, &first, e);
 	} while (rc == -EAGAIN);
 	if (!rc)
-		rc = serve(&p, e);
+		rc = serve(&p, first, e);
 	bace_cleanup_close(&p.fd);
 	if (rc)
 		return bace_err_context(e, "server at %s:%u", addr, port);
@@ -246,7 +284,7 @@ static int measure_rtt(struct probe *p, int n, json_t *out, struct bace_err *e)
 {
 	/* The first is for the caches of the path, ARP among them. */
 	for (int i = -1; i < n; i++) {
-		struct ping m = { .kind = PING };
+		struct ping m = { .kind = PING, .token = p->token };
 		int64_t start = bace_mono_ns();
 		int rc = put(p, &m, sizeof(m), e);
 
@@ -263,7 +301,7 @@ static int measure_rtt(struct probe *p, int n, json_t *out, struct bace_err *e)
 static int measure_goodput(struct probe *p, double seconds, double *bps, struct bace_err *e)
 {
 	static const char filler[CHUNK];
-	struct ping m = { .kind = GOODPUT, .value = seconds };
+	struct ping m = { .kind = GOODPUT, .value = seconds, .token = p->token };
 	int64_t now = bace_mono_ns(), stop = now + (int64_t)(seconds * 1e9);
 	int rc = put(p, &m, sizeof(m), e);
 
@@ -332,6 +370,8 @@ int probe_client(const json_t *spec, struct commands *c, struct bace_err *e)
 	json_t *rtt;
 	int rc = read_args(spec, &a, e);
 
+	if (!rc)
+		rc = read_token(spec, &p, e);
 	if (rc)
 		return rc;
 	rtt = json_array();

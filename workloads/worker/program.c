@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -55,6 +56,8 @@ int worker_main(int argc, char **argv, const char *program, const struct rank_ki
 		return BACE_EXIT_INPUT;
 	}
 	bace_log_setup(&(struct bace_log_config){ .level = BACE_INFO, .program = program, .fd = 2 });
+	/* An agent that does not read any more is seen by the write that fails. */
+	signal(SIGPIPE, SIG_IGN);
 	/* Deadlines are kept to the nanosecond that the kernel can. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	spec = first_line(&c, &e);

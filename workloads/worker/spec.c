@@ -346,8 +346,8 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
 		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
 		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
-		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms", "replicas", "replica", "steady" };
-	json_int_t v = 0, rank = -1;
+		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms", "replicas", "replica", "steady", "token" };
+	json_int_t v = 0, rank = -1, token = 0;
 	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
 
 	if (!rc)
@@ -359,6 +359,9 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 		rc = get_string(j, "spec", "name", out->name, sizeof(out->name), e);
 	if (!rc)
 		rc = opt_int(j, "spec", "rank", 0, INT32_MAX, &rank, e);
+	if (!rc)
+		rc = opt_int(j, "spec", "token", 0, INT64_MAX, &token, e);
+	out->token = (uint64_t)token;
 	if (!rc)
 		rc = get_string(j, "spec", "congestion_control", out->congestion_control,
 				sizeof(out->congestion_control), e);

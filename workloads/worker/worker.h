@@ -31,6 +31,8 @@
  *   rate_bps (0: at once), then latency_ns, as in the event simulation.
  *   May also be given, here with their defaults:
  *    "host": "", "rank": the first stage	for messages
+ *    "token": 0		a random number of the cell: messages of a rank that was
+ *				told another, or none, are taken for damaged
  *    "go_timeout_ms": 0			from "ready" to "go"; 0: waits for ever
  *    "shared_clock": true	ranks are on one machine. false: the sender's time
  *				of a message means nothing here; a local hop counts
@@ -112,15 +114,16 @@
  *   And: "lateness_p50_ns", "lateness_max_ns", of timed compute, measured steps.
  *   Then exit status 0.
  *   Or, at any time, {"event": "error", "cause": C, "text": T} and exit status 1
- *   (2: the spec was refused). T is one line that names rank, host, and where it
+ *   (2: the spec or a command was refused). T is one line that names rank, host, and where it
  *   applies hop and step. C: "input", "peer" (a neighbour went away: another
  *   rank's error is probably the first), "timeout", "protocol" (a wrong, lost or
  *   damaged message) or "system".
  *
- * Probes: {"mode": "probe-server", "addr": A} answers "listening" with hop -1
- * and serves one client, then ends. {"mode": "probe-client", "addr": A,
- * "port": P, "rtt_samples": N, "goodput_s": S, "congestion_control": C,
- * "timeout_ms": N} ends with {"event": "done", "rtt_ns": [...],
+ * Probes: {"mode": "probe-server", "addr": A, "token": T} answers "listening"
+ * with hop -1 and serves one client that says the token, then ends.
+ * {"mode": "probe-client", "addr": A, "port": P, "rtt_samples": N,
+ * "goodput_s": S, "congestion_control": C, "timeout_ms": N, "token": T} (of both
+ * may be left out: 0) ends with {"event": "done", "rtt_ns": [...],
  * "goodput_bps": X} (goodput as the server saw it, start-up excluded; 0 when S
  * is 0).
  *
@@ -179,6 +182,7 @@ struct worker_nccl_spec {
 
 struct worker_spec {
 	int job, rank;
+	uint64_t token;			/* of the cell: what does not know it is no rank of it */
 	char name[NAME_LEN];
 	char host[NAME_LEN];
 	struct schedule_spec schedule;

@@ -70,6 +70,14 @@ def processes(token):
     return found
 
 
+def parent_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+            return int(f.read().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
 def pick(token, what, outer, rng):
     """The process to hit, or None when there is none at this moment."""
     if what == "bace":
@@ -78,6 +86,8 @@ def pick(token, what, outer, rng):
              "shaperd": ("bace-shaperd",), "worker": ("bace-worker",)}[what]
     fit = [p for p, line in processes(token).items()
            if p != outer and any(n in line.split(" --worker-dir")[0] for n in names)]
+    # A child that has not yet become its worker has its agent's name.
+    fit = [p for p in fit if parent_of(p) not in fit]
     return rng.choice(sorted(fit)) if fit else None
 
 
@@ -120,7 +130,10 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
         try:
             os.kill(victim, sig)
         except ProcessLookupError:
-            pass
+            if what in INSIDE:
+                run.kill()
+                run.communicate()
+                return f"the {what} to kill was gone by itself"
         if what in INSIDE:
             # The run itself must notice, finish and clean up by itself.
             try:

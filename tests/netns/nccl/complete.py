@@ -82,6 +82,12 @@ class Complete(unittest.TestCase):
                     products = round(8e-3 / c["gemm_s"])
                     self.assertGreater(op[5] - op[4], 0.99 * products * c["gemm_n"] ** 3 / 1e3)
 
+    def test_long_operations_are_launched_in_portions(self):
+        """2 ms say the size of a product, and 300 ms are more of them, on an idle machine thousands, than may wait."""
+        small = {s: {"BACE_STANDIN": "tflops=0.5,queue=700"} for s in range(2)}
+        self.finish(2, compute="cuda", fwd_ns=2000000, bwd_ns=300000000, micro_batches=2, steps=1, warmup_steps=0,
+                    environment=small)
+
     def test_several_gpus(self):
         reports = self.finish(2, environment={s: {"BACE_STANDIN": "gpus=2"} for s in range(2)}, nccl={"gpu": 3})
         self.assertEqual([r["nccl"]["gpu"]["device"] for r in reports], [1, 1])

@@ -108,6 +108,7 @@ static void sim_table(void **state)
 	assert_says(out, "8 jobs, 1 seed, step times by closed-form");
 	assert_says(out, "\nbace-patient ");
 	assert_says(out, "against bace, paired over jobs");
+	assert_says(out, "no policy can run these jobs for less than ");
 	assert_null(strstr(out, "event-sim"));
 	assert_string_equal(err, "");
 }
@@ -121,6 +122,10 @@ static void sim_json(void **state)
 	assert_non_null(j);
 	rows = json_object_get(j, "rows");
 	assert_int_equal(json_array_size(rows), 20);
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		assert_true(json_real_value(json_object_get(json_object_get(json_array_get(rows, i), "cost_usd"), "value")) >
+			    json_real_value(json_object_get(j, "cost_bound_usd")));
+	assert_true(json_real_value(json_object_get(j, "cost_bound_usd")) > 0);
 	row = json_array_get(rows, 1);
 	assert_string_equal(json_string_value(json_object_get(row, "policy")), "lcf");
 	assert_string_equal(json_string_value(json_object_get(row, "oracle")), "closed-form");

@@ -71,7 +71,8 @@ void world_agent_at(struct world *w, int i, uint16_t port)
 	if (w->agents[i])
 		return;
 	char *argv[] = { (char *)agent_path, "--controller", to, "--key", w->key_path, "--name",
-			 w->hosts[i].name, "--worker-dir", (char *)w->worker_dir, "-q", NULL };
+			 w->hosts[i].name, "--worker-dir", (char *)w->worker_dir, "-q",
+			 w->shaperd ? "--shaperd" : NULL, (char *)w->shaperd, NULL };
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	execv(agent_path, argv);
@@ -148,6 +149,33 @@ bool pid_gone(pid_t pid)
 	for (int i = 0; i < 500 && pid_alive(pid); i++)
 		usleep(10000);
 	return !pid_alive(pid);
+}
+
+long memory_kib(pid_t pid, const char *what)
+{
+	char path[64], line[256];
+	long kib = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, what, strlen(what)))
+			kib = atol(line + strlen(what) + 1);
+	fclose(f);
+	assert_true(kib > 0);
+	return kib;
+}
+
+void check_agent_memory(pid_t pid, const char *after)
+{
+	long kib = memory_kib(pid, "VmHWM");
+
+	print_message("after %s an agent's memory was at most %.1f MiB\n", after, (double)kib / 1024);
+#ifndef __SANITIZE_ADDRESS__
+	assert_true(kib <= AGENT_MEMORY_MAX_KIB);
+#endif
 }
 
 void cell_pipeline(struct tb_cell *c, const char *name, int stages, int micro_batches, int64_t fwd_ns,

@@ -19,6 +19,7 @@ struct world {
 	struct controller *controller;
 	pid_t agents[WORLD_HOSTS_MAX];
 	const char *worker_dir;
+	const char *shaperd;			/* of the agents; NULL: none */
 };
 
 /* Set by main from its arguments: bace-agent, directory of bace-worker, of the false one. */
@@ -40,6 +41,12 @@ int world_children(const struct world *w, int i, pid_t *pids, int max);
 bool pid_alive(pid_t pid);
 /* Polls for some seconds. */
 bool pid_gone(pid_t pid);
+
+/* VmHWM, VmRSS: kiB. */
+long memory_kib(pid_t pid, const char *what);
+/* What an agent may ever have needed, whatever is done to it. */
+#define AGENT_MEMORY_MAX_KIB (32 * 1024)
+void check_agent_memory(pid_t pid, const char *after);
 
 /* One job, one stage a host, hops over the network. Owns its arrays: cell_free. */
 void cell_pipeline(struct tb_cell *c, const char *name, int stages, int micro_batches, int64_t fwd_ns,

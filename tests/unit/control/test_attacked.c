@@ -19,38 +19,9 @@
 
 #include "tests/unit/control/fixture.h"
 
-#define MEMORY_MAX_KIB (32 * 1024)
 #define FLOOD_S 3.0
 #define FLOOD_PER_S 10000
 #define SLOW 200
-
-/* VmHWM, VmRSS: kiB. */
-static long memory_kib(pid_t pid, const char *what)
-{
-	char path[64], line[256];
-	long kib = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	f = fopen(path, "r");
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f))
-		if (!strncmp(line, what, strlen(what)))
-			kib = atol(line + strlen(what) + 1);
-	fclose(f);
-	assert_true(kib > 0);
-	return kib;
-}
-
-static void check_agent_memory(pid_t pid)
-{
-	long kib = memory_kib(pid, "VmHWM");
-
-	print_message("an agent's memory was at most %.1f MiB\n", (double)kib / 1024);
-#ifndef __SANITIZE_ADDRESS__
-	assert_true(kib <= MEMORY_MAX_KIB);
-#endif
-}
 
 /* ---- a false controller ---- */
 
@@ -139,16 +110,20 @@ static SSL *rogue_accept(struct rogue *r, bool with_key)
 	return NULL;
 }
 
-static void rogue_end(SSL *s)
+/* Reads what comes until the agent hangs up; false: it did not. */
+static bool rogue_end(SSL *s)
 {
 	char buf[65536];
-	int fd = SSL_get_fd(s);
+	int fd = SSL_get_fd(s), n;
+	bool hung_up;
 
-	/* Until the agent has had enough. */
-	while (SSL_read(s, buf, sizeof(buf)) > 0)
+	while ((n = SSL_read(s, buf, sizeof(buf))) > 0)
 		;
+	/* Our own patience ended first: OpenSSL wants to be called again. */
+	hung_up = SSL_get_error(s, n) != SSL_ERROR_WANT_READ;
 	SSL_free(s);
 	close(fd);
+	return hung_up;
 }
 
 static void send_frame(SSL *s, const char *text, size_t n)
@@ -212,19 +187,102 @@ static void garbage(SSL *s)
 static void deaf(SSL *s)
 {
 	static const char bad[] = "{\"v\":1,\"type\":\"nonsense-nonsense-nonsense\",\"id\":2}";
+	uint32_t head = htonl(sizeof(bad) - 1);
+	struct bace_buf many = { 0 };
 
 	accept_hello(s);
-	for (int i = 0; i < 200000; i++) {
-		uint32_t head = htonl(sizeof(bad) - 1);
-
-		if (SSL_write(s, &head, sizeof(head)) <= 0 || SSL_write(s, bad, sizeof(bad) - 1) <= 0)
-			break;
+	for (int i = 0; i < 500; i++) {
+		bace_buf_add(&many, &head, sizeof(head));
+		bace_buf_add(&many, bad, sizeof(bad) - 1);
 	}
+	for (int i = 0; i < 400 && SSL_write(s, many.p, (int)many.len) > 0; i++)
+		;
+	bace_buf_free(&many);
+}
+
+static void read_all(SSL *s, void *to, size_t n)
+{
+	int got;
+
+	for (size_t have = 0; have < n; have += (size_t)got) {
+		got = SSL_read(s, (char *)to + have, (int)(n - have));
+		if (got <= 0)
+			fail_msg("the agent hung up");
+	}
+}
+
+static json_t *read_json(SSL *s)
+{
+	uint32_t head;
+	char *text;
+	json_t *j;
+
+	read_all(s, &head, sizeof(head));
+	text = malloc(ntohl(head));
+	read_all(s, text, ntohl(head));
+	j = json_loadb(text, ntohl(head), 0, NULL);
+	assert_non_null(j);
+	free(text);
+	return j;
+}
+
+static void send_json(SSL *s, json_t *msg)
+{
+	char *text = json_dumps(msg, JSON_COMPACT);
+
+	send_frame(s, text, strlen(text));
+	free(text);
+	json_decref(msg);
+}
+
+static void send_launch(SSL *s, int rank, const char *name)
+{
+	send_json(s, json_pack("{s:i,s:s,s:i,s:i,s:i,s:i,s:i,s:s,s:s,s:{s:s}}", "v", 1, "type", "launch", "id", 2 + rank,
+		"cell", 1, "rank", rank, "slot", 0, "slots", 0, "program", "worker", "nic", "", "config", "name", name));
+}
+
+/* Workers that read nothing, and lines for them without end; no answer is read. */
+static void stuffed(SSL *s)
+{
+	char *line = malloc(900001);
+
+	accept_hello(s);
+	memset(line, 'x', 900000);
+	line[900000] = '\0';
+	for (int i = 0; i < 4; i++)
+		send_launch(s, i, "silent");
+	for (int i = 0; i < 40; i++)
+		send_json(s, json_pack("{s:i,s:s,s:i,s:i,s:i,s:{s:s}}", "v", 1, "type", "tell", "id", 10 + i, "cell", 1,
+				       "rank", i % 4, "line", "x", line));
+	free(line);
+	huge_prefix(s);
+}
+
+/* Plans of many links, while bace-shaperd is not there to take them. */
+static void planned(SSL *s)
+{
+	struct shape_spec spec = { .egress = "wan0", .mtu = 1500, .n_links = 1500,
+				   .links = calloc(1500, sizeof(struct shape_link)) };
+	json_t *j = wire_encode_shape(&spec);
+
+	accept_hello(s);
+	for (int i = 0; i < 40; i++)
+		send_json(s, json_pack("{s:i,s:s,s:i,s:O}", "v", 1, "type", "plan", "id", 2 + i, "spec", j));
+	json_decref(j);
+	free(spec.links);
+	huge_prefix(s);
 }
 
 static void test_false_controllers(void **state)
 {
-	void (*const misuse[])(SSL *s) = { huge_prefix, deep_json, wide_json, garbage, deaf };
+	static const struct {
+		const char *what;
+		void (*fn)(SSL *s);
+	} misuse[] = {
+		{ "a prefix of 1 GiB", huge_prefix }, { "depth", deep_json }, { "width", wide_json },
+		{ "garbage", garbage }, { "deaf", deaf }, { "workers that read nothing", stuffed },
+		{ "plans that wait", planned },
+	};
 	struct bace_err e = { 0 };
 	struct rogue r;
 	struct world w;
@@ -233,6 +291,8 @@ static void test_false_controllers(void **state)
 	signal(SIGPIPE, SIG_IGN);
 	rogue_open(&r);
 	world_open(&w, 1);
+	w.worker_dir = bad_worker_dir;
+	w.shaperd = "/nonexistent/shaperd.sock";
 	wire_key_derive(w.key, "h0", agent_key);
 	world_agent_at(&w, 0, r.port);
 	/* A certificate, and no key. */
@@ -241,11 +301,12 @@ static void test_false_controllers(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(misuse); i++) {
 		s = rogue_accept(&r, true);
 		assert_non_null(s);
-		misuse[i](s);
-		rogue_end(s);
+		misuse[i].fn(s);
+		if (!rogue_end(s))
+			fail_msg("%s: the agent did not hang up", misuse[i].what);
+		check_agent_memory(w.agents[0], misuse[i].what);
 	}
 	assert_true(pid_alive(w.agents[0]));
-	check_agent_memory(w.agents[0]);
 	/* The true controller takes the place of the false one. */
 	close(r.listener);
 	controller_close(w.controller);
@@ -255,6 +316,54 @@ static void test_false_controllers(void **state)
 	world_close(&w);
 	for (int i = 0; i < 2; i++)
 		SSL_CTX_free(r.ctx[i]);
+}
+
+/* Many ranks of one host write as much as their pipes hold and end at once, while
+ * the controller is busy with something else: all of it comes, then that they
+ * ended, and the session lives. */
+static void test_all_end_at_once(void **state)
+{
+	enum { N = 120, EACH = 65536 };
+	static size_t bytes[N];
+	int n_ended = 0, small = 65536;
+	struct rogue r;
+	struct world w;
+	SSL *s;
+
+	rogue_open(&r);
+	setsockopt(r.listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	world_open(&w, 1);
+	w.worker_dir = bad_worker_dir;
+	wire_key_derive(w.key, "h0", agent_key);
+	world_agent_at(&w, 0, r.port);
+	s = rogue_accept(&r, true);
+	assert_non_null(s);
+	accept_hello(s);
+	for (int i = 0; i < N; i++)
+		send_launch(s, i, "burst");
+	sleep(1);
+	while (n_ended < N) {
+		json_t *j = read_json(s);
+		const char *type = json_string_value(json_object_get(j, "type"));
+		json_int_t rank = json_integer_value(json_object_get(j, "rank"));
+
+		assert_string_not_equal(type, "error");
+		assert_true(rank >= 0 && rank < N);
+		if (!strcmp(type, "output"))
+			bytes[rank] += json_string_length(json_object_get(j, "text"));
+		if (!strcmp(type, "exit")) {
+			assert_int_equal(bytes[rank], EACH);
+			n_ended++;
+		}
+		json_decref(j);
+	}
+	check_agent_memory(w.agents[0], "120 ends");
+	close(SSL_get_fd(s));
+	SSL_free(s);
+	close(r.listener);
+	for (int i = 0; i < 2; i++)
+		SSL_CTX_free(r.ctx[i]);
+	world_close(&w);
 }
 
 /* ---- a flood ---- */
@@ -333,10 +442,10 @@ static void test_flood(void **state)
 		assert_non_null(strstr(r.invalid_why, "overloaded"));
 	assert_int_equal(r.n_steps, 4);
 #ifndef __SANITIZE_ADDRESS__
-	assert_true(after_kib - before_kib <= MEMORY_MAX_KIB);
+	assert_true(after_kib - before_kib <= AGENT_MEMORY_MAX_KIB);
 #endif
 	for (int i = 0; i < 2; i++)
-		check_agent_memory(w.agents[i]);
+		check_agent_memory(w.agents[i], "flood");
 	tb_result_free(&r);
 	cell_release(&cell);
 	world_close(&w);
@@ -344,7 +453,8 @@ static void test_flood(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_false_controllers), cmocka_unit_test(test_flood) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_false_controllers),
+					    cmocka_unit_test(test_all_end_at_once), cmocka_unit_test(test_flood) };
 
 	return fixture_args(argc, argv) ? 2 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,42 @@ static void bad_input(void **state)
 	assert_int_equal(pipelines_simulate_shared(0, NULL, 0, 0, 1, NULL, &e), 0);
 }
 
+/* Replicas of one job follow each other, in order, and are alike. */
+static void bad_replicas(void **state)
+{
+	const double stages[3] = { 1, 1, 1 };
+	const int nowhere[2] = { -1, 7 };
+
+	for (int k = 0; k < 6; k++) {
+		struct shared_pipeline jobs[2] = { small(one), small(one) };
+		struct shared_result out[2];
+		struct bace_err e = { 0 };
+
+		for (int i = 0; i < 2; i++) {
+			jobs[i].replicas = 2;
+			jobs[i].replica = i;
+			jobs[i].ring_latency = jobs[i].ring_serialisation = one;
+		}
+		switch (k) {
+		case 1: jobs[0].replica = 1; break;		/* the wrong way round */
+		case 2: jobs[1].replica = 2; break;
+		case 3: jobs[1].replicas = 3; break;
+		case 4:						/* of other stages */
+			jobs[1].p.schedule.stages = 3;
+			jobs[1].p.tf = jobs[1].p.tb = stages;
+			jobs[1].fwd_link = jobs[1].rev_link = NULL;
+			jobs[1].p.fwd_latency = jobs[1].p.rev_latency = stages;
+			jobs[1].p.fwd_serialisation = jobs[1].p.rev_serialisation = stages;
+			jobs[1].ring_latency = jobs[1].ring_serialisation = stages;
+			break;
+		case 5: jobs[1].ring_link = nowhere; break;
+		}
+		assert_int_equal(pipelines_simulate_shared(2, jobs, 2, 0, 1, out, &e), k ? -EINVAL : 0);
+		if (k)
+			assert_non_null(strstr(e.msg, k == 5 ? "ring 1: no link 7" : "follow each other and be alike"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +228,7 @@ int main(void)
 		cmocka_unit_test(two_jobs_by_hand), cmocka_unit_test(opposite_directions_meet),
 		cmocka_unit_test(capacity_is_kept), cmocka_unit_test(own_links_do_not_meet),
 		cmocka_unit_test(dead_links), cmocka_unit_test(bad_input),
+		cmocka_unit_test(bad_replicas),
 	};
 
 	return cmocka_run_group_tests_name("pipeline-shared", tests, NULL, NULL);

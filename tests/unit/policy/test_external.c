@@ -320,6 +320,30 @@ static void test_long_question(void **state)
 	assert_non_null(strstr(why(), "before it had read the question"));
 }
 
+/* Where types of GPU differ a program is told what fits which. */
+static void test_fits_by_gpu(void **state)
+{
+	/* The model's 1 GB in 4 layers: no layer more than 2 a stage into 0.6 GB. */
+	f.e.cluster.regions[1].gpu = fix_gpu(&f, "small", 1e12, 0.6e9);
+	fix_ready(&f);
+	use("read -r line; case \"$line\" in *'\"fits\":[1,2,3,4],\"fits_by_gpu\":{\"g\":[1,2,3,4],\"small\":[2,3,4]}'*) "
+	    "echo '{\"placements\": [{\"job\": \"j2\", \"path\": [[\"b\", 2]]}]}';; *) echo \"$line\" >&2;; esac", 20);
+	assert_string_equal(fix_decide_with(&f, p), "j2: b:2");
+}
+
+/* When no waiting job could run on what is left, what is left of the list is dropped; at
+ * another time it is asked anew. */
+static void test_rest_of_list(void **state)
+{
+	use("while read -r line; do echo '{\"placements\": [{\"job\": \"j1\", \"path\": [[\"a\", 2]]}, {\"job\": "
+	    "\"j2\", \"path\": [[\"nowhere\", 2]]}]}'; done", 20);
+	assert_string_equal(fix_decide_with(&f, p), "j1: a:2");
+	f.v.now_s = 5;
+	assert_string_equal(fix_decide_with(&f, p), "j1: a:2");
+	assert_non_null(strstr(fix_decide_with(&f, p), "no region `nowhere'"));
+	assert_int_equal(policy_failures(p, NULL), 0);
+}
+
 static void test_needs_command(void **state)
 {
 	struct policy_spec s = fix_spec("external");
@@ -327,6 +351,10 @@ static void test_needs_command(void **state)
 
 	assert_int_equal(policy_create(&s, 1, &p, &err), -22);
 	assert_non_null(strstr(err.msg, "needs `command'"));
+	s.command = (char *)"true";
+	s.timeout_s = 0;
+	assert_int_equal(policy_create(&s, 1, &p, &err), -22);
+	assert_non_null(strstr(err.msg, "must be above 0"));
 }
 
 int main(int argc, char **argv)
@@ -345,6 +373,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_leaves_no_orphan, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_chatter, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_question, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_fits_by_gpu, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rest_of_list, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_needs_command, setup, teardown),
 	};
 

@@ -297,8 +297,8 @@ static void hostile_id(void **state)
 		assert_int_equal(store_run_begin(s, &(struct run_info){ .experiment = "x" }, id, &e), 0);
 		assert_int_equal(store_exec(s, sql, &e), 0);
 		sqlite3_free(sql);
-		assert_int_equal(results_write_report(s, "last", html, &e), -EBADMSG);
-		assert_int_equal(results_write_report(s, ids[i], html, &e), -EBADMSG);
+		assert_int_equal(results_write_report(s, "last", html, &e), -EUCLEAN);
+		assert_int_equal(results_write_report(s, ids[i], html, &e), -EUCLEAN);
 		assert_null(strpbrk(e.msg, "<>"));
 		store_close(s);
 		remove(path);

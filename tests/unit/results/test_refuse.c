@@ -79,13 +79,13 @@ static void foreign(void **state)
 	CLEANUP_FREE char *text = fixture_path("text"), *db = fixture_path("foreign.db"), *app = fixture_path("app.db");
 
 	write_file(text, "policy,job\nbace,x\n", 18);
-	untouched(text, EBADMSG, "not a store of bace");
+	untouched(text, EUCLEAN, "not a store of bace");
 	write_file(text, "SQL", 3);
-	untouched(text, EBADMSG, "cut off");
+	untouched(text, EUCLEAN, "cut off");
 	make(db, "CREATE TABLE music (title); INSERT INTO music VALUES ('x')");
-	untouched(db, EBADMSG, "something else");
+	untouched(db, EUCLEAN, "something else");
 	make(app, "PRAGMA application_id = 7; CREATE TABLE t (x)");
-	untouched(app, EBADMSG, "something else");
+	untouched(app, EUCLEAN, "something else");
 }
 
 static void newer(void **state)
@@ -106,7 +106,7 @@ static void truncated(void **state)
 	assert_int_equal(stat(path, &st), 0);
 	for (off_t keep = st.st_size - 1; keep > 200; keep = keep * 2 / 3) {
 		assert_int_equal(truncate(path, keep), 0);
-		untouched(path, EBADMSG, "cut off");
+		untouched(path, EUCLEAN, "cut off");
 	}
 }
 
@@ -118,7 +118,7 @@ static void empty(void **state)
 	struct stat st;
 
 	write_file(path, "", 0);
-	assert_int_equal(store_open_readonly(path, &s, &e), -EBADMSG);
+	assert_int_equal(store_open_readonly(path, &s, &e), -EUCLEAN);
 	assert_non_null(strstr(e.msg, "an empty file"));
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_size, 0);

@@ -54,9 +54,55 @@ static void the_last_region(void **state)
 	fix_free(&f);
 }
 
+/* Scaled: twice the bytes in four times the time, so half the rate. What workers know
+ * of a link makes their sockets hold what it needs: not where the experiment says what
+ * they hold, unless stages are held as long as the link takes. */
+static void hops_and_settings(void **state)
+{
+	struct fixture f;
+	struct tb_cell cell;
+	struct tb_hop h;
+
+	fix_init(&f, 2);
+	for (int i = 0; i < 2; i++)
+		fix_region(&f, i, "r", 1, 0.1, 1e9);
+	fix_link_one_way(&f, 0, 1, 100e6, 0.01);
+	fix_link_one_way(&f, 1, 0, 50e6, 0.02);
+	testbed_of(&f);
+	f.e.testbed.scale_bytes = 2;
+	f.e.testbed.scale_time = 4;
+	for (int known = 0; known < 3; known++) {
+		f.e.testbed.socket_buffer_bytes = known < 2 ? 1000000 : 0;
+		cell_fill_hop(&f.e, 777, known == 0, 0, 1, &h);
+		assert_true(h.bytes == 777 && !h.local);
+		assert_in_range(h.rate_bps, known ? 49999990 : 0, known ? 50000010 : 0);
+		assert_in_range(h.reverse_rate_bps, known ? 24999990 : 0, known ? 25000010 : 0);
+		assert_int_equal(h.latency_ns, known ? 40000000 : 0);
+		assert_int_equal(h.reverse_latency_ns, known ? 80000000 : 0);
+	}
+	cell_fill_hop(&f.e, 777, true, 1, 1, &h);
+	assert_true(h.local && !h.rate_bps);
+	assert_in_range(h.local_rate_bps, 499999900, 500000100);
+	f.e.testbed.transport = TRANSPORT_NCCL;
+	f.e.testbed.compute = COMPUTE_ON_CPU;
+	f.e.testbed.sockets_per_hop = 3;
+	f.e.testbed.steady_within = 0.01;
+	f.e.testbed.steady_steps = 5;
+	snprintf(f.e.testbed.congestion_control, sizeof(f.e.testbed.congestion_control), "cubic");
+	f.e.testbed.wan = WAN_STOCK;
+	cell_settings(&f.e, &cell);
+	assert_true(cell.transport == TRANSPORT_NCCL && cell.compute == COMPUTE_ON_CPU && cell.sockets_per_hop == 3);
+	assert_true(cell.warmup_steps == 1 && cell.steps == 3 && cell.steady_ppm == 10000 && cell.steady_steps == 5);
+	assert_string_equal(cell.congestion_control, "");
+	f.e.testbed.wan = WAN_STEADY;
+	cell_settings(&f.e, &cell);
+	assert_string_equal(cell.congestion_control, "cubic");
+	fix_free(&f);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(the_last_region) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(the_last_region), cmocka_unit_test(hops_and_settings) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

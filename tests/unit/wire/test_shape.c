@@ -137,7 +137,7 @@ static void test_stats(void **state)
 	struct shape_stats in = { .at_ns = 1234567890123, .n = 2, .v = v, .delay = DELAY_NETEM,
 		.lateness_p99_ns = 81000, .lateness_mean_ns = -12, .lateness_max_ns = 2700000,
 		.lateness_n = 5, .delay_realtime = true, .queue_drops = 1, .user_drops = 2,
-		.delay_alive = true, .drift_repairs = 3, .trace_changes = 4, .trace_late_p99_ns = 5,
+		.delay_alive = true, .carrier_changes = 8, .drift_repairs = 3, .trace_changes = 4, .trace_late_p99_ns = 5,
 		.trace_late_max_ns = 6 }, out;
 	struct bace_err e = { 0 };
 	json_t *j = wire_encode_stats(&in);
@@ -152,6 +152,7 @@ static void test_stats(void **state)
 	assert_true(out.delay_realtime && out.delay_alive);
 	assert_int_equal(out.queue_drops, 1);
 	assert_int_equal(out.user_drops, 2);
+	assert_int_equal(out.carrier_changes, 8);
 	assert_int_equal(out.drift_repairs, 3);
 	assert_int_equal(out.trace_changes, 4);
 	assert_int_equal(out.trace_late_p99_ns, 5);
@@ -217,6 +218,36 @@ static void test_trace(void **state)
 	json_decref(j);
 }
 
+/* A piece of a trace passes whatever an agent limits, with the longest of values. */
+static void test_trace_piece_fits(void **state)
+{
+	const struct wire_limits limits = WIRE_AGENT_LIMITS;
+	struct shape_trace in = { .n = WIRE_TRACE_PIECE_MAX, .v = calloc(WIRE_TRACE_PIECE_MAX, sizeof(*in.v)) };
+	const struct wire_trace head = { .region = 7, .more = true };
+	struct wire_trace got;
+	struct shape_trace out;
+	struct bace_err e = { 0 };
+	json_t *j, *back;
+	char *text;
+
+	for (size_t i = 0; i < in.n; i++)
+		in.v[i] = (struct shape_trace_point){ 100000000000000000ll - WIRE_TRACE_PIECE_MAX + (int64_t)i,
+			{ .set = SHAPE_SET_RATE | SHAPE_SET_LATENCY | SHAPE_SET_LOSS, .rate_bps = 1000000000000ull,
+			  .latency_ns = 3600000000000, .loss = 1.2345678901234567e-11 } };
+	j = json_pack("{s:i,s:s,s:i,s:o}", "v", 1, "type", "trace", "id", 1, "trace", wire_encode_trace(&head, &in));
+	text = json_dumps(j, JSON_COMPACT);
+	assert_true(strlen(text) <= limits.max_frame);
+	if (wire_parse(text, strlen(text), &limits, &back, &e))
+		fail_msg("%s", e.msg);
+	assert_int_equal(wire_decode_trace(json_object_get(back, "trace"), &got, &out, &e), 0);
+	assert_true(got.more && out.n == in.n);
+	shape_trace_free(&out);
+	shape_trace_free(&in);
+	json_decref(back);
+	json_decref(j);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,6 +257,7 @@ int main(void)
 		cmocka_unit_test(test_stats),
 		cmocka_unit_test(test_changes),
 		cmocka_unit_test(test_trace),
+		cmocka_unit_test(test_trace_piece_fits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

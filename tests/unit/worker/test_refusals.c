@@ -146,6 +146,28 @@ static void not_for_a_stage_here(void **state)
 	free(p);
 }
 
+/* A time that no clock of this machine can have been: arithmetic would overflow, or
+ * the stage wait for ever. */
+static void made_at_no_time(void **state)
+{
+	static const int64_t bad[] = { INT64_MAX, -1, INT64_MIN, 1000 + 1000ll * 3600 * 1000000000 + 1 };
+	struct vpipe *p = pipe_of(SCHED_1F1B, 3, 4, 1);
+	struct vnet *v = vnet_create(p);
+	struct engine *en = (struct engine *)vnet_engine(v, 1);
+	struct bace_err e = { 0 };
+
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		assert_int_equal(engine_receive(en, 0, &(struct message){ .kind = MESSAGE_ACTIVATION, .step = -1,
+			.made = bad[i] }, 1000, 1000, &e), -EPROTO);
+		assert_non_null(strstr(e.msg, "hop 0 step -1: a message that was made at an impossible time"));
+	}
+	/* A local hop's may well lie ahead. */
+	assert_int_equal(engine_receive(en, 0, &(struct message){ .kind = MESSAGE_ACTIVATION, .step = -1,
+		.made = 60000000000 }, 1000, 1000, &e), 0);
+	vnet_destroy(v);
+	free(p);
+}
+
 /* A timeline is held in memory and reported whole. */
 static void endless_timeline(void **state)
 {
@@ -210,7 +232,7 @@ static void expect_bad(const struct header *h, const struct worker_spec *s, cons
 static void bad_headers(void **state)
 {
 	struct worker_hop_spec other_hop = hop, other_bytes = hop;
-	struct worker_spec other_job = spec;
+	struct worker_spec other_job = spec, other_cell = spec;
 	struct header h, bad;
 
 	header_fill(&h, &spec, &hop, &(struct message){ .kind = MESSAGE_GRADIENT, .step = 3, .micro_batch = 2 });
@@ -225,6 +247,8 @@ static void bad_headers(void **state)
 	expect_bad(&h, &spec, &other_hop, false, "job 4 hop 2, wanted job 4 hop 1");
 	other_job.job = 5;
 	expect_bad(&h, &other_job, &hop, false, "job 4 hop 2, wanted job 5 hop 2");
+	other_cell.token = 1;
+	expect_bad(&h, &other_cell, &hop, false, "damaged message, or one of another cell");
 	other_bytes.bytes = 5001;
 	expect_bad(&h, &spec, &other_bytes, false, "gradient of step 3 micro-batch 2 has 5000 bytes, wanted 5001");
 }
@@ -234,7 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_step), cmocka_unit_test(wrong_micro_batch), cmocka_unit_test(wrong_chunk),
 		cmocka_unit_test(wrong_end_of_step), cmocka_unit_test(says_what_it_waits_for),
-		cmocka_unit_test(not_for_a_stage_here), cmocka_unit_test(endless_timeline),
+		cmocka_unit_test(not_for_a_stage_here), cmocka_unit_test(made_at_no_time), cmocka_unit_test(endless_timeline),
 		cmocka_unit_test(headers_come_back), cmocka_unit_test(bad_headers),
 	};
 

@@ -142,6 +142,7 @@ static const struct bad bads[] = {
 	{ NULL, 0, "sockets", "0", "`sockets' = 0: must be 1 to 16" },
 	{ NULL, 0, "peer_timeout_ms", "0", "`peer_timeout_ms' = 0: must be 1 to" },
 	{ NULL, 0, "overlap", "1", "`overlap' must be true or false" },
+	{ NULL, 0, "token", "-1", "`token' = -1: must be 0 to" },
 	{ NULL, 0, "shared_clock", "\"yes\"", "`shared_clock' must be true or false" },
 	{ NULL, 0, "timeline", "\"all\"", "`timeline' = all: must be one of none, ops, full" },
 	{ NULL, 0, "host", "3", "`host' must be a string" },

@@ -17,6 +17,15 @@ static int flood(void)
 	return 1;
 }
 
+/* As much as a pipe holds, of what takes twice the room in JSON; then the end. */
+static int burst(void)
+{
+	static char quotes[65536];
+
+	memset(quotes, '"', sizeof(quotes));
+	return write(1, quotes, sizeof(quotes)) == sizeof(quotes) ? 0 : 1;
+}
+
 /* A daemon, in the manner of those that mean to outlive their parent. */
 static int leave_a_daemon(void)
 {
@@ -57,6 +66,8 @@ int main(void)
 		puts("{\"event\":\"surprise\"}");
 	if (strstr(line, "\"binary\""))
 		puts("\xff\xfe");
+	if (strstr(line, "\"nul\""))
+		fwrite("a\0b\n", 1, 4, stdout);
 	if (strstr(line, "\"early-done\""))
 		puts("{\"event\":\"done\"}");
 	if (strstr(line, "\"foreign-port\""))
@@ -64,6 +75,8 @@ int main(void)
 	fflush(stdout);
 	if (strstr(line, "\"flood\""))
 		return flood();
+	if (strstr(line, "\"burst\""))
+		return burst();
 	if (strstr(line, "\"daemon\""))
 		return leave_a_daemon();
 	/* The first rank at once, the others a little later for another reason. */
@@ -75,6 +88,10 @@ int main(void)
 	}
 	if (strstr(line, "\"dies\"")) {
 		fputs("out of luck\n", stderr);
+		return 7;
+	}
+	if (strstr(line, "\"dies-badly\"")) {
+		fputs("out of \xff luck\n", stderr);
 		return 7;
 	}
 	pause();
