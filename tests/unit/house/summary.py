@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What ./test.sh says at its end, and what tests call busy, skipped and failed.
+"""What ./test.sh says at its end, and what tests call busy, skipped and failed; what
+it says of a build folder that is somebody else's.
 
 usage: summary.py SOURCE_ROOT
 """
@@ -7,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,6 +56,22 @@ class Summary(unittest.TestCase):
         status, lines = summary([("a", "OK", "")], None)
         self.assertEqual(status, 1)
         self.assertRegex(lines[-1], r"^summary: .*1\.json is not there: its tests did not run$")
+
+
+class Prepare(unittest.TestCase):
+    def test_a_folder_of_somebody_else(self):
+        """As after one `sudo ./demo.sh`. Root may write everywhere, so it asks as nobody."""
+        with tempfile.TemporaryDirectory(prefix="bace-summary-") as directory:
+            os.mkdir(os.path.join(directory, ".ci"))
+            shutil.copy(os.path.join(ROOT, ".ci", "prepare.sh"), os.path.join(directory, ".ci"))
+            build = os.path.join(directory, "build")
+            os.mkdir(build, 0o555)
+            os.chmod(directory, 0o755)
+            other = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+            p = subprocess.run([*other, "bash", "-c", f". {directory}/.ci/prepare.sh; build; echo built"], cwd="/",
+                               env={**os.environ, "BUILD": build}, capture_output=True, text=True, check=False)
+            self.assertEqual((p.returncode, p.stdout), (3, ""), p.stderr)
+            self.assertIn(f"{build} is not yours: chown -R ", p.stderr)
 
 
 class Outcome(unittest.TestCase):
