@@ -87,7 +87,7 @@ int results_print_runs(struct store *s, const struct runs_filter *f, FILE *to, b
 	int n = 0, rc = store_query(s, "SELECT id, status, began_utc, experiment, backend, (SELECT count(DISTINCT"
 		" policy) FROM job_outcome WHERE run_id = r.id), (SELECT count(*) FROM placement WHERE run_id ="
 		" r.id AND valid), (SELECT count(*) FROM placement WHERE run_id = r.id AND NOT valid), process, " RUN_KIND " FROM"
-		" run r WHERE ?1 IS NULL OR experiment = ?1 ORDER BY id DESC", f ? f->experiment : NULL, &q, e);
+		" run r WHERE ?1 IS NULL OR experiment = ?1 ORDER BY substr(id, 1, 15) DESC, rowid DESC", f ? f->experiment : NULL, &q, e);
 
 	while ((!f || !f->limit || n < f->limit) && store_next(s, q, &rc, e)) {
 		const char *status = run_status(column_text(q, 1), column_text(q, 8));

@@ -11,7 +11,7 @@ static int nearest_run(struct store *s, const char *given, struct bace_err *e)
 	size_t n = 0, cap = 0;
 	sqlite3_stmt *q;
 	char near[32] = "";
-	int rc = store_query(s, "SELECT id FROM run ORDER BY id DESC LIMIT 10000", NULL, &q, e);
+	int rc = store_query(s, "SELECT id FROM run ORDER BY substr(id, 1, 15) DESC, rowid DESC LIMIT 10000", NULL, &q, e);
 
 	if (rc)
 		return rc;
@@ -47,7 +47,7 @@ int store_find_run(struct store *s, const char *given, char id[32], struct bace_
 	sqlite3_stmt *q;
 	int n = 0, rc;
 
-	rc = store_query(s, last ? "SELECT id FROM run ORDER BY id DESC LIMIT 1" :
+	rc = store_query(s, last ? "SELECT id FROM run ORDER BY substr(id, 1, 15) DESC, rowid DESC LIMIT 1" :
 			 "SELECT id FROM run WHERE id >= ?1 AND substr(id, 1, length(?1)) = ?1 "
 			 "ORDER BY id LIMIT 2", given, &q, e);
 	if (rc)

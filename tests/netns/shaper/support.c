@@ -414,3 +414,29 @@ struct udp_result udp_stream(const char *from_ns, const char *to_ns, const char 
 	}
 	return r;
 }
+
+char *tc_state(void)
+{
+	return sh_output("ip netns exec g sh -c 'tc qdisc show; tc class show dev wan0 | sort; tc filter show dev wan0; "
+			 "tc class show dev lan0 | sort; tc filter show dev lan0; iptables-legacy-save -t mangle; "
+			 "ip6tables-legacy-save -t mangle' | grep -v -e '^#' -e '^:' | "
+			 /* The kernel numbers u32's root tables as it likes. */
+			 "sed 's/fh 8[0-9a-f]*:/fh R:/; s/ht 8[0-9a-f]*/ht R/; s/refcnt [0-9]*//'");
+}
+
+/* cmocka cuts long strings; diff shows the line. */
+void assert_same_state(const char *a, const char *b)
+{
+	FILE *fa, *fb;
+
+	if (!strcmp(a, b))
+		return;
+	fa = fopen("/run/before", "w");
+	fb = fopen("/run/after", "w");
+	fputs(a, fa);
+	fputs(b, fb);
+	fclose(fa);
+	fclose(fb);
+	sh_status("diff /run/before /run/after");
+	fail_msg("the states differ");
+}

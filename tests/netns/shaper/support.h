@@ -67,4 +67,9 @@ struct udp_result {
 struct udp_result udp_stream(const char *from_ns, const char *to_ns, const char *addr, double bps, double seconds,
 			     void (*meanwhile)(void *), void *arg);
 
+/* All of tc and the mangle tables in g, as text; malloc'd. */
+char *tc_state(void);
+/* Else fails, after a diff. */
+void assert_same_state(const char *a, const char *b);
+
 #endif

@@ -21,6 +21,21 @@ static struct tb_monitor all_sources(int period_ms)
 	return m;
 }
 
+/* What the script's two switches say that monitoring took in between. */
+static void check_use(const struct tb_acted *on, const struct tb_acted *off)
+{
+	assert_int_equal(off->n_hosts, 2);
+	assert_true(off->settled_ns >= off->began_ns);
+	assert_true(off->samples >= on->samples + 20);
+	assert_int_equal(off->dropped, 0);
+	assert_true(off->cpu_ns > on->cpu_ns);
+	assert_true(off->wire_bytes > on->wire_bytes);
+	/* Whole trains: 16 packets of 1514 bytes. */
+	assert_true(off->probe_bytes > on->probe_bytes);
+	assert_int_equal((off->probe_bytes - on->probe_bytes) % (16 * 1514), 0);
+	assert_true(off->rss_max_bytes > 1 << 20);
+}
+
 /* Two ranks in two regions: their sockets are seen, and nobody else's; probes go
  * both ways; the agents' own use is told. */
 static void test_sources(void **state)
@@ -54,18 +69,9 @@ static void test_sources(void **state)
 	assert_int_equal(seen[TB_COUNTERS], 0);		/* nothing is shaped here */
 	assert_true(seen[TB_TCP_INFO] > 0);
 	assert_true(seen[TB_PROBE] > 0);
-	const struct tb_acted *on = &r.log.acted[0], *off = &r.log.acted[3];
+	const struct tb_acted *off = &r.log.acted[3];
 
-	assert_int_equal(off->n_hosts, 2);
-	assert_true(off->settled_ns >= off->began_ns);
-	assert_true(off->samples >= on->samples + 20);
-	assert_int_equal(off->dropped, 0);
-	assert_true(off->cpu_ns > on->cpu_ns);
-	assert_true(off->wire_bytes > on->wire_bytes);
-	/* Whole trains: 16 packets of 1514 bytes. */
-	assert_true(off->probe_bytes > on->probe_bytes);
-	assert_int_equal((off->probe_bytes - on->probe_bytes) % (16 * 1514), 0);
-	assert_true(off->rss_max_bytes > 1 << 20);
+	check_use(&r.log.acted[0], off);
 	assert_int_equal(controller_view(w.controller, view, &e), 0);
 	assert_false(view[0].known);
 	assert_true(view[1].known && view[2].known && view[1].capacity_bps > 0 && view[1].age_s >= 0);
