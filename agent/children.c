@@ -57,9 +57,14 @@ static bool reap(struct agent *a)
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
 		struct worker *w = by_pid(a, pid);
 
+		if (WIFSTOPPED(status)) {
+			if (w)
+				w->n_stopped++;
+			continue;
+		}
 		ended = true;
 		if (w)
 			worker_ended(w, status);

@@ -198,7 +198,8 @@ void output_finish(struct worker *w)
 	for (int i = 0; i < REST_ERR_READS && read_err(w) > 0; i++)
 		;
 	say_left_out(w);
-	tell(w, json_pack("{s:s,s:i,s:I,s:i,s:i,s:i,s:s}", "type", "exit", "id", 0, "cell", w->cell, "rank", w->rank,
+	tell(w, json_pack("{s:s,s:i,s:I,s:i,s:i,s:i,s:i,s:s}", "type", "exit", "id", 0, "cell", w->cell, "rank", w->rank,
+		"stopped", w->n_stopped,
 		"status", WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1,
 		"signal", WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0, "text", w->err));
 	worker_gone(w);

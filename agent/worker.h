@@ -14,6 +14,7 @@ struct worker {
 	int rank;
 	pid_t pid;			/* 0: it has ended; what it wrote is still being told */
 	int status;			/* of waitpid, then */
+	int n_stopped;			/* times that somebody stopped it: what it timed is not to be trusted */
 	int out_fd, err_fd;
 	struct event *on_out, *on_err, *resume;
 	struct bufferevent *in;

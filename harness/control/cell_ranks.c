@@ -84,6 +84,8 @@ static void rank_gone(struct proc *p, const char *why, int status)
 	char text[300];
 
 	k->exited = true;
+	if (p->n_stopped)
+		cell_invalid(k->run, SEVERITY_CAUSE, "%s: was stopped for a while (SIGSTOP)", p->what);
 	if (k->done && !why) {
 		cell_advance(k->run);
 		return;

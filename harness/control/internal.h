@@ -210,6 +210,7 @@ struct proc {
 	const struct proc_ops *ops;
 	void *owner;
 	bool registered, gone;
+	int n_stopped;			/* times that somebody stopped it, known when it ends */
 	int slot, slots;
 	struct bace_buf line;
 };

@@ -172,6 +172,7 @@ void procs_exit(struct host *h, const json_t *msg)
 	json_int_t cell = wire_read_int(&r, "cell", 1, INT64_MAX);
 	int rank = (int)wire_read_int(&r, "rank", 0, INT32_MAX);
 	int status = (int)wire_read_int(&r, "status", -1, 255), sig = (int)wire_read_int(&r, "signal", 0, 128);
+	int stopped = (int)wire_read_int(&r, "stopped", 0, INT32_MAX);
 	const char *text = json_string_value(json_object_get(msg, "text"));
 	CLEANUP_FREE char *tail = strdup(text ? text : "");
 	struct proc *p = find(h, cell, rank);
@@ -179,6 +180,7 @@ void procs_exit(struct host *h, const json_t *msg)
 
 	if (r.rc || !p)
 		return;
+	p->n_stopped = stopped;
 	if (!status) {
 		gone(p, NULL, 0);
 		return;

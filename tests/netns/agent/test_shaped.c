@@ -116,6 +116,28 @@ static void test_shaperd_stopped(void **state)
 	goes_on(w);
 }
 
+static void pause_shaperd(struct world *w)
+{
+	kill(w->shaperds[1], SIGSTOP);
+	usleep(700000);
+	kill(w->shaperds[1], SIGCONT);
+}
+
+/* For less than makes its lease end: packets were late once, and only once. */
+static void test_shaperd_paused(void **state)
+{
+	struct world *w = *state;
+	struct fault f = { w, pause_shaperd };
+	struct tb_cell cell;
+	pthread_t t;
+
+	cell_across(&cell, 4, 150000000, 200000);
+	assert_int_equal(pthread_create(&t, NULL, fault_thread, &f), 0);
+	expect_invalid(w, &cell, "b-gw: its delay line ");
+	pthread_join(t, NULL);
+	cell_release(&cell);
+}
+
 static void kill_gateway_agent(struct world *w)
 {
 	world_kill(&w->agents[1]);
@@ -223,6 +245,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_verify),
 		cmocka_unit_test(test_shaperd_killed),
 		cmocka_unit_test(test_shaperd_stopped),
+		cmocka_unit_test(test_shaperd_paused),
 		cmocka_unit_test(test_gateway_agent_killed),
 		cmocka_unit_test(test_gateway_agent_stopped),
 		cmocka_unit_test(test_control_cut),

@@ -155,6 +155,24 @@ static void what_is_not_shaped_cannot_be_changed(void **state)
 }
 
 /* ---- what others do ---- */
+static void an_interface_that_was_down_is_counted(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	struct shape_stats before, after;
+
+	plan(&s);
+	before = stats();
+	after = stats();
+	assert_int_equal(after.carrier_changes, before.carrier_changes);
+	shape_stats_free(&after);
+	sh("ip -n g link set wan0 down; ip -n g link set wan0 up");
+	after = stats();
+	assert_true(after.carrier_changes > before.carrier_changes);
+	shape_stats_free(&before);
+	shape_stats_free(&after);
+}
+
 static uint64_t repairs(void)
 {
 	struct shape_stats st = stats();
@@ -420,6 +438,8 @@ static int body(void)
 		cmocka_unit_test_setup_teardown(a_trace_changes_ten_times_a_second_and_loses_no_packet, start, end),
 		cmocka_unit_test_setup_teardown(a_trace_begins_at_its_time_and_ends_with_its_last_line, start, end),
 		cmocka_unit_test_setup_teardown(a_trace_that_cannot_be_played_changes_nothing, start, end),
+		/* The last: going down takes addresses along. */
+		cmocka_unit_test_setup_teardown(an_interface_that_was_down_is_counted, start, end),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

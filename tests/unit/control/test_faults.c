@@ -84,6 +84,35 @@ static void test_worker_killed(void **state)
 	world_close(&w);
 }
 
+static void pause_worker(void *arg)
+{
+	struct world *w = arg;
+	pid_t pid;
+
+	if (world_children(w, 1, &pid, 1) != 1)
+		return;
+	kill(pid, SIGSTOP);
+	usleep(200000);
+	kill(pid, SIGCONT);
+}
+
+/* It goes on, and ends well; what it measured is not of the links. */
+static void test_worker_paused(void **state)
+{
+	struct world w;
+	struct tb_cell cell;
+	struct later *l;
+
+	world_open(&w, 3);
+	world_agents(&w);
+	cell_pipeline(&cell, "long", 3, 4, 50000000, 1000);
+	l = later(1.5, pause_worker, &w);
+	expect_invalid(&w, &cell, "rank 1 (long, stage 1) on h1: was stopped for a while");
+	later_join(l);
+	cell_release(&cell);
+	world_close(&w);
+}
+
 static pid_t orphan_candidate;
 
 static void kill_agent(void *arg)
@@ -361,7 +390,8 @@ static void test_daemon(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_worker_killed),	cmocka_unit_test(test_agent_killed),
+		cmocka_unit_test(test_worker_killed),	cmocka_unit_test(test_worker_paused),
+		cmocka_unit_test(test_agent_killed),
 		cmocka_unit_test(test_agent_stopped),	cmocka_unit_test(test_controller_gone),
 		cmocka_unit_test(test_missing),		cmocka_unit_test(test_same_name),
 		cmocka_unit_test(test_unknown_name),	cmocka_unit_test(test_bad_workers),
