@@ -338,7 +338,7 @@ static void a_daemon_that_cannot_tell_is_guarded(void **state)
 	c = connected();
 	snprintf(s.egress, sizeof(s.egress), "gw0");
 	s.ingress[0] = '\0';
-	refused(c, &s, EPERM, "default route");
+	refused(c, &s, EISCONN, "default route");
 	shaperd_close(c);
 	shaperd_stop(d, SIGTERM);
 	sh("ip link del gw0");
