@@ -66,6 +66,15 @@ void task_finish(struct controller *c, struct task *t, int rc)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* With the lock held: is it so since now? Asked until it is. */
+static bool becomes_cancelled(struct controller *c)
+{
+	if (c->cancel || !c->cfg.cancelled || !c->cfg.cancelled(c->cfg.cancel_arg))
+		return false;
+	c->cancel = true;
+	return true;
+}
+
 static void wait_a_moment(struct controller *c)
 {
 	struct timespec until;
@@ -75,10 +84,8 @@ static void wait_a_moment(struct controller *c)
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	pthread_cond_timedwait(&c->finished, &c->lock, &until);
-	if (!c->cancel && c->cfg.cancelled(c->cfg.cancel_arg)) {
-		c->cancel = true;
+	if (becomes_cancelled(c))
 		wake(c);
-	}
 }
 
 bool controller_cancelled(struct controller *c)
@@ -86,8 +93,7 @@ bool controller_cancelled(struct controller *c)
 	bool cancel;
 
 	pthread_mutex_lock(&c->lock);
-	if (!c->cancel && c->cfg.cancelled && c->cfg.cancelled(c->cfg.cancel_arg))
-		c->cancel = true;
+	becomes_cancelled(c);
 	cancel = c->cancel;
 	pthread_mutex_unlock(&c->lock);
 	return cancel;
