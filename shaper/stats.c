@@ -104,8 +104,8 @@ static int on_netem(const struct nlmsghdr *nlh, void *arg)
 	return 0;
 }
 
-static int read_side(struct netlink *nl, const char *ifname, bool delay_side, struct reader *r,
-		     struct bace_err *e)
+/* A cell in which an interface was down, however briefly, measured that. */
+static int look_up(struct netlink *nl, const char *ifname, struct reader *r, struct bace_err *e)
 {
 	struct if_info info;
 	int rc = kernel_if_info(nl, ifname, &info, e);
@@ -113,6 +113,16 @@ static int read_side(struct netlink *nl, const char *ifname, bool delay_side, st
 	if (rc)
 		return rc;
 	r->ifindex = info.ifindex;
+	r->out->carrier_changes += info.carrier_changes;
+	return 0;
+}
+
+/* Of the interface that was looked up. */
+static int read_side(struct netlink *nl, const char *ifname, bool delay_side, struct reader *r,
+		     struct bace_err *e)
+{
+	int rc;
+
 	r->delay_side = delay_side;
 	/* Counters are set, not added up: a dump that begins again needs no reset. */
 	rc = kernel_dump_tc(nl, RTM_GETTCLASS, r->ifindex, 0, on_class, NULL, r, e);
@@ -148,22 +158,6 @@ static int read_line(struct delay_line *line, const struct reader *r, struct bac
 	return 0;
 }
 
-/* A cell in which an interface was down, however briefly, measured that. */
-static int count_carrier(struct netlink *nl, const struct shape_spec *spec, struct shape_stats *out, struct bace_err *e)
-{
-	const char *const names[] = { spec->egress, strcmp(spec->ingress, spec->egress) ? spec->ingress : "" };
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		struct if_info info;
-		int rc = names[i][0] ? kernel_if_info(nl, names[i], &info, e) : 0;
-
-		if (rc)
-			return rc;
-		out->carrier_changes += names[i][0] ? info.carrier_changes : 0;
-	}
-	return 0;
-}
-
 int stats_read(struct netlink *nl, const struct shape_spec *spec, struct delay_line *line,
 	       struct shape_stats *out, struct bace_err *e)
 {
@@ -184,11 +178,14 @@ int stats_read(struct netlink *nl, const struct shape_spec *spec, struct delay_l
 		slots[spec->links[i].region] = i + 1;
 		any_rate |= spec->links[i].rate_bps > 0;
 	}
-	if (any_rate)
+	if (spec->egress[0])
+		rc = look_up(nl, spec->egress, &r, e);
+	if (!rc && any_rate)
 		rc = read_side(nl, spec->egress, false, &r, e);
 	out->at_ns = bace_mono_ns();
-	if (!rc)
-		rc = count_carrier(nl, spec, out, e);
+	/* One interface may be both. */
+	if (!rc && spec->ingress[0] && strcmp(spec->ingress, spec->egress))
+		rc = look_up(nl, spec->ingress, &r, e);
 	if (!rc && netem && spec->n_links)
 		rc = read_side(nl, spec->ingress, true, &r, e);
 	if (!rc && line)
