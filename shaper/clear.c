@@ -4,6 +4,12 @@
 
 #include "shaper/shaping_state.h"
 
+/* The first error is the one that is told; the rest is done whatever it was. */
+static int first_of(int rc, int next)
+{
+	return rc ? rc : next;
+}
+
 /* Nothing there but a kernel default? */
 static bool stands_empty(struct shaping *s, const char *ifname)
 {
@@ -54,12 +60,8 @@ static int clear_interfaces(struct shaping *s, struct bace_err *e)
 	int rc = 0;
 
 	for (size_t i = 0; i < s->touched.n; i++) {
-		int rc_tc = shaping_clear_tc(s, &s->touched.v[i], &ignored, rc ? &later : e);
-		int rc_gso;
-
-		rc = rc ? rc : rc_tc;
-		rc_gso = shaping_restore_gso(s, &s->touched.v[i], rc ? &later : e);
-		rc = rc ? rc : rc_gso;
+		rc = first_of(rc, shaping_clear_tc(s, &s->touched.v[i], &ignored, rc ? &later : e));
+		rc = first_of(rc, shaping_restore_gso(s, &s->touched.v[i], rc ? &later : e));
 	}
 	return rc;
 }
@@ -67,16 +69,15 @@ static int clear_interfaces(struct shaping *s, struct bace_err *e)
 int shaping_clear(struct shaping *s, struct bace_err *e)
 {
 	struct bace_err later;
-	int rc_line, rc;
+	int rc;
 
 	watch_pause(&s->watch);
 	player_free(&s->player);
 	s->drift_check_ns = s->rules_check_ns = 0;
 	s->lost = (struct bace_err){ 0 };
-	rc_line = shaping_stop_line(s, e);
-	rc = clear_interfaces(s, rc_line ? &later : e);
+	rc = shaping_stop_line(s, e);
+	rc = first_of(rc, clear_interfaces(s, rc ? &later : e));
 	s->active = false;
-	rc = rc_line ? rc_line : rc;
 	/* What could not be undone stays in the journal. */
 	if (rc)
 		return rc;
@@ -89,12 +90,6 @@ int shaping_clear(struct shaping *s, struct bace_err *e)
 bool shaping_owes(const struct shaping *s)
 {
 	return !s->active && (delay_rules_installed(&s->rules) || s->touched.n);
-}
-
-/* The first error is the one that is told; the rest is done whatever it was. */
-static int first_of(int rc, int next)
-{
-	return rc ? rc : next;
 }
 
 /* What is ours says so by its handle: a journal is not needed to find it. */
