@@ -275,18 +275,6 @@ static void links_come_and_go_in_place(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
-static int setup(void **state)
-{
-	network_up();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	network_down();
-	return 0;
-}
-
 static int body(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,7 +288,7 @@ static int body(void)
 		cmocka_unit_test_teardown(links_come_and_go_in_place, after_each),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, with_network, without_network);
 }
 
 int main(int argc, char **argv)

@@ -253,18 +253,6 @@ static void a_revert_that_fails_is_tried_again(void **state)
 	shaperd_stop(d, SIGTERM);
 }
 
-static int setup(void **state)
-{
-	network_up();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	network_down();
-	return 0;
-}
-
 static int body(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -280,7 +268,7 @@ static int body(void)
 		cmocka_unit_test_teardown(a_revert_that_fails_is_tried_again, after_each),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, with_network, without_network);
 }
 
 int main(int argc, char **argv)

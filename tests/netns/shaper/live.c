@@ -413,18 +413,6 @@ static void a_trace_that_cannot_be_played_changes_nothing(void **state)
 	assert_int_equal(shaperd_keepalive(client, &e), 0);
 }
 
-static int setup(void **state)
-{
-	network_up();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	network_down();
-	return 0;
-}
-
 static int body(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -442,7 +430,7 @@ static int body(void)
 		cmocka_unit_test_setup_teardown(an_interface_that_was_down_is_counted, start, end),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, with_network, without_network);
 }
 
 int main(int argc, char **argv)

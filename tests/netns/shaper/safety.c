@@ -344,18 +344,6 @@ static void a_daemon_that_cannot_tell_is_guarded(void **state)
 	sh("ip link del gw0");
 }
 
-static int setup(void **state)
-{
-	network_up();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	network_down();
-	return 0;
-}
-
 static int body(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -372,7 +360,7 @@ static int body(void)
 		cmocka_unit_test_teardown(a_daemon_that_cannot_tell_is_guarded, after_each),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, with_network, without_network);
 }
 
 int main(int argc, char **argv)

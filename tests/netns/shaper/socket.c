@@ -191,18 +191,6 @@ static void a_damaged_journal_does_not_stop_the_clearing(void **state)
 	sh("grep -q 'journal.* damaged' /run/said; ! ip netns exec g tc qdisc show | grep -q bace:");
 }
 
-static int setup(void **state)
-{
-	network_up();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	network_down();
-	return 0;
-}
-
 static int body(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -212,7 +200,7 @@ static int body(void)
 		cmocka_unit_test_teardown(a_damaged_journal_does_not_stop_the_clearing, after_each),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, with_network, without_network);
 }
 
 int main(int argc, char **argv)

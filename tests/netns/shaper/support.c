@@ -440,3 +440,15 @@ void assert_same_state(const char *a, const char *b)
 	sh_status("diff /run/before /run/after");
 	fail_msg("the states differ");
 }
+
+int with_network(void **state)
+{
+	network_up();
+	return 0;
+}
+
+int without_network(void **state)
+{
+	network_down();
+	return 0;
+}

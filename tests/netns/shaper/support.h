@@ -29,6 +29,9 @@ int sandbox_main(int argc, char **argv, int (*body)(void));
 
 void network_up(void);
 void network_down(void);
+/* The same around a group of tests. */
+int with_network(void **state);
+int without_network(void **state);
 
 /* Run a shell command; fails the test unless it succeeds. */
 void sh(const char *fmt, ...) BACE_PRINTF(1, 2);
