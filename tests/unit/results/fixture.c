@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "results/store.h"
+
 #define MUST(call)                                                            \
 	do {                                                                  \
 		if (call) {                                                   \
@@ -318,4 +320,28 @@ char *fixture_path(const char *name)
 	if (asprintf(&path, "%s/%s", fixture_dir(), name) < 0)
 		abort();
 	return path;
+}
+
+struct store *fixture_open(const char *name)
+{
+	CLEANUP_FREE char *path = fixture_path(name);
+	struct store *s;
+	struct bace_err e;
+
+	MUST(store_open(path, &s, &e));
+	return s;
+}
+
+int64_t fixture_number(struct store *s, const char *sql)
+{
+	struct bace_err e;
+	sqlite3_stmt *q;
+	int64_t n;
+	int rc = 0;
+
+	MUST(store_query(s, sql, NULL, &q, &e));
+	MUST(!store_next(s, q, &rc, &e) && bace_fail(&e, ENODATA, "%s: no row", sql));
+	n = sqlite3_column_int64(q, 0);
+	sqlite3_finalize(q);
+	return n;
 }

@@ -16,5 +16,9 @@ void fixture_run(struct store *s, uint64_t seed, struct fixture_size size, char 
 /* A folder that is removed with everything in it at exit. */
 const char *fixture_dir(void);
 char *fixture_path(const char *name);	/* malloc'd, in it */
+/* A new store of that name. Aborts on failure, as does the next. */
+struct store *fixture_open(const char *name);
+/* The one number that a query gives. */
+int64_t fixture_number(struct store *s, const char *sql);
 
 #endif

@@ -17,37 +17,12 @@
 
 #define DAY_S 86400.0
 
-static struct store *open_new(const char *name)
-{
-	CLEANUP_FREE char *path = fixture_path(name);
-	struct store *s;
-	struct bace_err e;
-
-	if (store_open(path, &s, &e))
-		fail_msg("%s", e.msg);
-	return s;
-}
-
 static void sql(struct store *s, const char *text)
 {
 	struct bace_err e;
 
 	if (store_exec(s, text, &e))
 		fail_msg("%s", e.msg);
-}
-
-static int64_t number(struct store *s, const char *text)
-{
-	struct bace_err e;
-	sqlite3_stmt *q;
-	int64_t n;
-
-	if (store_query(s, text, NULL, &q, &e))
-		fail_msg("%s", e.msg);
-	assert_int_equal(sqlite3_step(q), SQLITE_ROW);
-	n = sqlite3_column_int64(q, 0);
-	sqlite3_finalize(q);
-	return n;
 }
 
 static void begin(struct store *s, const char *status, char id[32])
@@ -90,7 +65,7 @@ static char *listed(struct store *s, const char *status)
 
 static void takes_what_is_meant(void **state)
 {
-	struct store *s = open_new("gc.db");
+	struct store *s = fixture_open("gc.db");
 	char done[32], failed[32];
 
 	fixture_run(s, 1, (struct fixture_size){ 1, 2, true, true }, done);
@@ -100,21 +75,21 @@ static void takes_what_is_meant(void **state)
 	assert_int_equal(gc(s, (struct gc_options){ .status = "killed", .older_s = NAN }), 0);
 	/* All must mean it. */
 	assert_int_equal(gc(s, (struct gc_options){ .status = "failed", .older_s = DAY_S }), 0);
-	assert_int_equal(number(s, "SELECT count(*) FROM run"), 2);
-	assert_true(number(s, "SELECT count(*) FROM op") > 0);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM run"), 2);
+	assert_true(fixture_number(s, "SELECT count(*) FROM op") > 0);
 	assert_int_equal(gc(s, (struct gc_options){ .older_s = DAY_S, .timelines = true }), 1);
-	assert_int_equal(number(s, "SELECT (SELECT count(*) FROM op) + (SELECT count(*) FROM sim_op)"), 0);
-	assert_int_equal(number(s, "SELECT count(*) FROM step"), 12);
+	assert_int_equal(fixture_number(s, "SELECT (SELECT count(*) FROM op) + (SELECT count(*) FROM sim_op)"), 0);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM step"), 12);
 	assert_int_equal(gc(s, (struct gc_options){ .older_s = DAY_S }), 1);
-	assert_int_equal(number(s, "SELECT count(*) FROM step"), 0);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM step"), 0);
 	assert_int_equal(gc(s, (struct gc_options){ .status = "failed", .older_s = NAN }), 1);
-	assert_int_equal(number(s, "SELECT count(*) FROM run"), 0);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM run"), 0);
 	store_close(s);
 }
 
 static void leaves_what_runs(void **state)
 {
-	struct store *s = open_new("live.db");
+	struct store *s = fixture_open("live.db");
 	struct gc_result r;
 	struct bace_err e;
 	char live[32], gone[256];
@@ -142,7 +117,7 @@ static void leaves_what_runs(void **state)
 /* What went is told, though the file cannot be made smaller. */
 static void told_though_not_compact(void **state)
 {
-	struct store *s = open_new("compact.db");
+	struct store *s = fixture_open("compact.db");
 	struct gc_result r;
 	struct bace_err e = { 0 };
 	sqlite3_stmt *reading;
@@ -160,7 +135,7 @@ static void told_though_not_compact(void **state)
 	assert_true(store_gc(s, &(struct gc_options){ .older_s = NAN }, &r, &e) < 0);
 	assert_non_null(strstr(e.msg, "VACUUM"));
 	sqlite3_finalize(reading);
-	assert_int_equal(number(s, "SELECT count(*) FROM run"), 1);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM run"), 1);
 	store_close(s);
 }
 
@@ -169,7 +144,7 @@ static void told_though_not_compact(void **state)
 /* A commit that fails and leaves the transaction open would take all that follows with it. */
 static void failed_commit_is_undone(void **state)
 {
-	struct store *s = open_new("commit.db"), *again;
+	struct store *s = fixture_open("commit.db"), *again;
 	CLEANUP_FREE char *path = fixture_path("commit.db");
 	struct bace_err e;
 	char id[32];
@@ -184,27 +159,27 @@ static void failed_commit_is_undone(void **state)
 	assert_int_equal(store_commit(s, &e), 0);
 	store_close(s);
 	assert_int_equal(store_open(path, &again, &e), 0);
-	assert_int_equal(number(again, "SELECT count(*) FROM run WHERE status = 'failed'"), 1);
-	assert_int_equal(number(again, "SELECT count(*) FROM step"), 0);
+	assert_int_equal(fixture_number(again, "SELECT count(*) FROM run WHERE status = 'failed'"), 1);
+	assert_int_equal(fixture_number(again, "SELECT count(*) FROM step"), 0);
 	store_close(again);
 }
 
 /* Tables and summary of one look are of one state. */
 static void reads_one_state(void **state)
 {
-	struct store *s = open_new("state.db"), *reader;
+	struct store *s = fixture_open("state.db"), *reader;
 	CLEANUP_FREE char *path = fixture_path("state.db");
 	struct bace_err e;
 	char id[32];
 
 	begin(s, "done", id);
 	assert_int_equal(store_open_readonly(path, &reader, &e), 0);
-	assert_int_equal(number(reader, "SELECT count(*) FROM run"), 1);
+	assert_int_equal(fixture_number(reader, "SELECT count(*) FROM run"), 1);
 	begin(s, "done", id);
-	assert_int_equal(number(reader, "SELECT count(*) FROM run"), 1);
+	assert_int_equal(fixture_number(reader, "SELECT count(*) FROM run"), 1);
 	store_close(reader);
 	assert_int_equal(store_open_readonly(path, &reader, &e), 0);
-	assert_int_equal(number(reader, "SELECT count(*) FROM run"), 2);
+	assert_int_equal(fixture_number(reader, "SELECT count(*) FROM run"), 2);
 	store_close(reader);
 	store_close(s);
 }
@@ -260,7 +235,7 @@ static void no_shorter_answers(void **state)
 {
 	static int (*const outputs[])(struct store *s, FILE *to, struct bace_err *e) = { runs_json, trace_of,
 		export_of, comparison_of, scales_of, difference_of };
-	struct store *s = open_new("fail.db");
+	struct store *s = fixture_open("fail.db");
 	char id[32];
 
 	fixture_run(s, 1, (struct fixture_size){ 2, 2, true, true }, id);
@@ -323,7 +298,7 @@ static double real(const json_t *j, size_t row, const char *key)
 static void nth_beside_nth(void **state)
 {
 	const struct diff_options o = { .seed = 1, .resamples = 400, .record = true };
-	struct store *s = open_new("diff.db");
+	struct store *s = fixture_open("diff.db");
 	struct diff_summary sum;
 	char a[32], b[32], *text;
 	struct bace_err e;
@@ -349,8 +324,8 @@ static void nth_beside_nth(void **state)
 	assert_true(fabs(real(j, 0, "lo") - 0.1) < 1e-12 && fabs(real(j, 0, "hi") - 0.1) < 1e-12);
 	assert_true(real(j, 1, "lo") >= 17.0 / 21 - 1 - 1e-12 && real(j, 1, "hi") <= 1e-12);
 	assert_true(real(j, 1, "lo") < -0.11 && real(j, 1, "hi") > -0.09);
-	assert_int_equal(number(s, "SELECT count(*) FROM comparison WHERE kind = 'rerun'"), 2);
-	assert_int_equal(number(s, "SELECT count(*) FROM comparison WHERE abs(value - 0.1) < 1e-12 AND n = 3 AND"
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM comparison WHERE kind = 'rerun'"), 2);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM comparison WHERE abs(value - 0.1) < 1e-12 AND n = 3 AND"
 				" subject = 'p, j on a:1 > b:1' AND metric = 'step_time_difference_fraction'"), 1);
 	json_decref(j);
 	free(text);

@@ -14,34 +14,9 @@
 #include "results/store.h"
 #include "results/tables.h"
 
-static struct store *open_new(const char *name)
-{
-	CLEANUP_FREE char *path = fixture_path(name);
-	struct store *s;
-	struct bace_err e;
-
-	if (store_open(path, &s, &e))
-		fail_msg("%s", e.msg);
-	return s;
-}
-
-static int64_t count(struct store *s, const char *sql)
-{
-	struct bace_err e;
-	sqlite3_stmt *q;
-	int64_t n;
-
-	if (store_query(s, sql, NULL, &q, &e))
-		fail_msg("%s", e.msg);
-	assert_int_equal(sqlite3_step(q), SQLITE_ROW);
-	n = sqlite3_column_int64(q, 0);
-	sqlite3_finalize(q);
-	return n;
-}
-
 static void round_trip(void **state)
 {
-	struct store *s = open_new("trip.db");
+	struct store *s = fixture_open("trip.db");
 	double median[2], busy[2];
 	struct bace_err e;
 	sqlite3_stmt *q;
@@ -60,11 +35,11 @@ static void round_trip(void **state)
 	assert_non_null(strstr(column_text(q, 6), " "));
 	sqlite3_finalize(q);
 	/* 2 policies x 4 jobs x (4 measured + 1 warm-up) */
-	assert_int_equal(count(s, "SELECT count(*) FROM step"), 40);
-	assert_int_equal(count(s, "SELECT count(*) FROM step WHERE step < 0"), 8);
-	assert_int_equal(count(s, "SELECT count(*) FROM placement WHERE NOT valid"), 1);
-	assert_int_equal(count(s, "SELECT count(*) FROM placement WHERE measured_median_s IS NULL"), 1);
-	assert_int_equal(count(s, "SELECT count(*) FROM decision WHERE view_digest = 'fffffffffffffffc'"), 6);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM step"), 40);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM step WHERE step < 0"), 8);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM placement WHERE NOT valid"), 1);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM placement WHERE measured_median_s IS NULL"), 1);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM decision WHERE view_digest = 'fffffffffffffffc'"), 6);
 	assert_int_equal(store_find_moment(s, NULL, "settings", "a@x;b@y", 2, median, busy, &e), 1);
 	assert_true(median[0] == 4.1 && median[1] == 9.8 && busy[0] == 0.7 && isnan(busy[1]));
 	assert_int_equal(store_find_moment(s, NULL, "settings", "a@x;b@y", 3, median, busy, &e), 0);
@@ -75,7 +50,7 @@ static void round_trip(void **state)
 /* What one run measured, and not another, is given to a third. */
 static void moments_of_runs(void **state)
 {
-	struct store *s = open_new("moments.db");
+	struct store *s = fixture_open("moments.db");
 	double median[2], busy[2], later[2] = { 5, 6 };
 	char first[32], second[32], third[32];
 	CLEANUP_FREE char *other = NULL;
@@ -107,7 +82,7 @@ static void moments_of_runs(void **state)
 
 static void constraints(void **state)
 {
-	struct store *s = open_new("keys.db");
+	struct store *s = fixture_open("keys.db");
 	struct bace_err e;
 	char id[32];
 	int64_t before;
@@ -117,22 +92,22 @@ static void constraints(void **state)
 	assert_non_null(strstr(e.msg, "FOREIGN KEY"));
 	assert_int_equal(store_add_step(s, &(struct step_row){ .placement_id = 1, .step = 0 }, &e), -EINVAL);
 	assert_non_null(strstr(e.msg, "UNIQUE"));
-	before = count(s, "SELECT count(*) FROM skip");
+	before = fixture_number(s, "SELECT count(*) FROM skip");
 	assert_int_equal(store_begin(s, &e), 0);
 	assert_int_equal(store_add_skip(s, id, &(struct skip_row){ .what = "x" }, &e), 0);
 	store_rollback(s);
-	assert_int_equal(count(s, "SELECT count(*) FROM skip"), before);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM skip"), before);
 	assert_int_equal(store_run_end(s, "nothing", "done", &e), -ENOENT);
 	/* A run takes all of its rows with it. */
 	assert_int_equal(store_exec(s, "DELETE FROM run", &e), 0);
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(count(s, i ? "SELECT count(*) FROM step" : "SELECT count(*) FROM transfer"), 0);
+		assert_int_equal(fixture_number(s, i ? "SELECT count(*) FROM step" : "SELECT count(*) FROM transfer"), 0);
 	store_close(s);
 }
 
 static void finding(void **state)
 {
-	struct store *s = open_new("find.db");
+	struct store *s = fixture_open("find.db");
 	char first[32], second[32], got[32];
 	struct bace_err e;
 
@@ -175,19 +150,19 @@ static void migration(void **state)
 	sqlite3_close(db);
 	if (store_open(path, &s, &e))
 		fail_msg("%s", e.msg);
-	assert_int_equal(count(s, "PRAGMA user_version"), store_version);
-	assert_int_equal(count(s, "SELECT count(*) FROM run WHERE id = '20200101-000000-0001' AND seed = '7' AND"
+	assert_int_equal(fixture_number(s, "PRAGMA user_version"), store_version);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM run WHERE id = '20200101-000000-0001' AND seed = '7' AND"
 			       " git_revision IS NULL"), 1);
-	assert_int_equal(count(s, "SELECT count(*) FROM placement WHERE policy = 'p'"), 1);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM placement WHERE policy = 'p'"), 1);
 	fixture_run(s, 1, (struct fixture_size){ 1, 1, true, true }, id);
-	assert_int_equal(count(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
 	store_close(s);
 }
 
 /* Whether made at once or step by step, every table and column says what it is. */
 static void documented(void **state)
 {
-	struct store *s = open_new("words.db");
+	struct store *s = fixture_open("words.db");
 	struct store_tables t;
 	struct bace_err e;
 
