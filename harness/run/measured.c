@@ -2,10 +2,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/run/internal.h"
 
-#define TRIES 2			/* a cell that came back invalid is run once more */
+#define TRIES 2			/* a cell that came back invalid is run once more, */
+#define BETWEEN_STEPS 20	/* after 20 x 50 ms: what spoilt it may pass */
+#define BETWEEN_STEP_US 50000
 
 struct measured {
 	struct oracle base;
@@ -118,6 +121,13 @@ static int try_cell(struct measured *o, const struct moment *m, const struct gro
 	return rc;
 }
 
+/* Whoever cancels it does not wait: the try that follows ends at once. */
+static void between_tries(const struct run *r)
+{
+	for (int i = 0; i < BETWEEN_STEPS && !(r->o->cancelled && r->o->cancelled(r->o->arg)); i++)
+		usleep(BETWEEN_STEP_US);
+}
+
 static int measure(struct measured *o, const struct moment *m, const struct group *g, int n,
 		   struct bace_err *e)
 {
@@ -133,8 +143,11 @@ static int measure(struct measured *o, const struct moment *m, const struct grou
 	rc = cell_build(m, bed_net(o->run->bed), predicted, &cell, e);
 	if (rc)
 		return rc;
-	for (int t = 0; !rc && !valid && t < TRIES; t++)
+	for (int t = 0; !rc && !valid && t < TRIES; t++) {
+		if (t > 0)
+			between_tries(o->run);
 		rc = try_cell(o, m, g, n, &cell, &valid, e);
+	}
 	cell_free(&cell);
 	/* What the policies are told next is of after the cell. */
 	if (!rc && o->run->o->reports)

@@ -120,7 +120,8 @@ int shape_measure_paths(struct shape_file *f, int host, const struct shape_spec 
 
 /* ---- verdicts (pure) ---- */
 enum shape_verdict { SHAPE_WITHIN, SHAPE_OUT, SHAPE_UNDECIDED };
-/* Within: all of the interval is in what is allowed; out: the value is not. */
+/* Within: all of the interval is in what is allowed; out: nothing of it is; else
+ * it was not measured long enough, or on too busy a machine. */
 enum shape_verdict shape_judge(const struct shape_interval *seen, double low, double high);
 double shape_planned_loss(const struct shape_path *p);
 /* Two-sided 99 % interval of the loss of n packets of which k were lost, wider

@@ -83,7 +83,7 @@ struct shape_interval shape_median_interval(double *v, int n)
 
 enum shape_verdict shape_judge(const struct shape_interval *seen, double low, double high)
 {
-	if (!(seen->value >= low && seen->value <= high))
+	if (!(seen->high >= low && seen->low <= high))
 		return SHAPE_OUT;
 	return seen->low >= low && seen->high <= high ? SHAPE_WITHIN : SHAPE_UNDECIDED;
 }

@@ -379,25 +379,33 @@ class Shape(unittest.TestCase):
         responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
         try:
             until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")
-            # A busy machine may be late, thrice hardly; its noise makes goodput undecided, never wrong.
-            for _ in range(3):
-                p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "3", f, ok=None)
-                verdict = json.loads(p.stdout or "{}")
-                self.assertEqual(verdict["checks_n"], 5)
-                by = {(c["from"], c["what"]): c for c in verdict["checks"]}
-                bad = [c for c in verdict["checks"] if not c["ok"]]
-                self.assertEqual(p.returncode, 4 if bad else 0)
-                print("not ok:", bad)
-                if by["a", "RTT"]["ok"] and all(c["undecided"] for c in bad):
-                    break
-            if os.getloadavg()[0] < 4 * os.cpu_count():     # else it is this machine that is late
-                self.assertTrue(by["a", "RTT"]["ok"], bad)
-                self.assertEqual(verdict["out_of_tolerance"], 0, bad)
+            # How exact it is, suite accuracy asks of an idle machine; here, that the verdict follows from what was
+            # measured. A busy machine is late, never early, and its link is never too fast.
+            p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "3", f, ok=None)
+            verdict = json.loads(p.stdout or "{}")
+            self.assertEqual(verdict["checks_n"], 5)
+            for c in verdict["checks"]:
+                low, high, least, most = c["ci_low"], c["ci_high"], c["allowed_low"], c["allowed_high"]
+                if c["what"] != "UDP loss":
+                    self.assertEqual(c["ok"], low >= least and high <= most, c)
+                    self.assertEqual(c["undecided"], not c["ok"] and high >= least and low <= most, c)
+            bad = [c for c in verdict["checks"] if not c["ok"]]
+            print("not ok:", bad)
+            self.assertEqual(verdict["undecided"], sum(c["undecided"] for c in bad))
+            self.assertEqual(verdict["out_of_tolerance"], sum(not c["undecided"] for c in bad))
+            self.assertEqual(p.returncode, 4 if bad else 0)
+            by = {(c["from"], c["what"]): c for c in verdict["checks"]}
             self.assertAlmostEqual(by["a", "RTT"]["planned"], 0.04)
             self.assertGreaterEqual(by["a", "RTT"]["measured"], 0.0399)
-            self.assertAlmostEqual(by["a", "TCP goodput"]["planned"], 20e6 * 1448 / 1514, delta=1)
-            self.assertLess(by["a", "TCP goodput"]["measured"], 20e6 * 1448 / 1514 * 1.01)
-            self.assertEqual(by["a", "UDP loss"]["planned"], 0)
+            self.assertLess(by["a", "RTT"]["measured"], 0.06)
+            for frm in "ab":
+                self.assertAlmostEqual(by[frm, "TCP goodput"]["planned"], 20e6 * 1448 / 1514, delta=1)
+                self.assertTrue(0.7 < by[frm, "TCP goodput"]["measured"] / (20e6 * 1448 / 1514) < 1.03, by)
+                self.assertEqual(by[frm, "UDP loss"]["planned"], 0)
+            # What is within a wide enough tolerance is as planned: of a jitter's width for the RTT.
+            wide = write_shape("wide", 'jitter = "20ms";')
+            p = shape("a", "verify", "--host", "ga", "--seconds", "2", "--tolerance", "0.9", wide)
+            self.assertIn("as planned: 0 of 5 checks are out of tolerance", p.stdout)
             # Against a plan that is not what was applied: exit 4, and which. Of two hosts each has half.
             other = write_shape("other", change=lambda s: 'mode = "host";' + s.replace("20mbit", "80mbit").replace(
                 ' ingress = "lan0";', "").replace("hosts = (", 'hosts = ( { name = "ga2"; region = "a"; egress = "wan0"; },'))

@@ -136,6 +136,10 @@ static void verdicts(void **state)
 	assert_int_equal(shape_judge(&wide, 8, 12), SHAPE_UNDECIDED);
 	assert_int_equal(shape_judge(&out, 8, 12), SHAPE_OUT);
 	assert_int_equal(shape_judge(&in, 10, 12), SHAPE_UNDECIDED);
+	/* The value is out, what it may truly be is not. */
+	assert_int_equal(shape_judge(&in, 10.05, 12), SHAPE_UNDECIDED);
+	assert_int_equal(shape_judge(&in, 8, 9.95), SHAPE_UNDECIDED);
+	assert_int_equal(shape_judge(&in, 8, 9.8), SHAPE_OUT);
 	assert_int_equal(shape_judge(&(struct shape_interval){ NAN, NAN, NAN }, 8, 12), SHAPE_OUT);
 }
 
