@@ -54,6 +54,21 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 /* -EINVAL with what to change: what a run of it would refuse before it begins. */
 int run_check(const struct experiment *exp, struct bace_err *e);
 
+/* ---- a lab in which nothing runs, to look into ---- */
+struct bare_options {
+	const char *self;		/* path of the bace executable */
+	bool has_backend;		/* else the experiment's */
+	enum backend_kind backend;
+	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
+	bool (*cancelled)(void *arg);	/* may be NULL */
+	void *arg;
+};
+
+/* The links of the experiment, its buffers and windows; *backend: static. -ENOTSUP:
+ * the machine cannot, or only in User-Mode Linux, which nobody can enter. */
+int bare_open(const struct experiment *exp, const struct bare_options *o, struct testbed **out, const char **backend,
+	      struct bace_err *e);
+
 /* ---- fidelity: pipelines with one slow hop, measured and simulated ----
  *
  * A stage is one layer of the model of the experiment's first job, each on a
