@@ -194,7 +194,7 @@ static void received(int id, double *bps, int n)
 
 	snprintf(path, sizeof(path), "/run/f%d", id);
 	/* Written at its end, on a busy machine a while after the flow's. */
-	for (int n = 0; !(root = json_load_file(path, 0, NULL)) && n < 300; n++)
+	for (int tries = 0; !(root = json_load_file(path, 0, NULL)) && tries < 300; tries++)
 		usleep(100000);
 	if (!root)
 		fail_msg("iperf3 of flow %d left no report", id);

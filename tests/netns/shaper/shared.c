@@ -167,7 +167,7 @@ static double received_bps(int i, double from_s, double to_s)
 
 	snprintf(path, sizeof(path), "/run/f%d", i);
 	/* iperf3 writes it at its end, on a busy machine a while after the flow's. */
-	for (int n = 0; !(root = json_load_file(path, 0, NULL)) && n < 300; n++)
+	for (int tries = 0; !(root = json_load_file(path, 0, NULL)) && tries < 300; tries++)
 		usleep(100000);
 	assert_non_null(root);
 	json_array_foreach(json_object_get(json_object_get(root, "server_output_json"), "intervals"), k, interval) {
