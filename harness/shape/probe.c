@@ -125,6 +125,7 @@ int probe_printf(int fd, const char *fmt, ...)
 uint64_t probe_udp_send(int fd, double bps, double seconds)
 {
 	int64_t start = bace_mono_ns(), gap_ns = (int64_t)(PROBE_UDP_BYTES * 8e9 / bps), end = start + (int64_t)(seconds * 1e9);
+	const int64_t latest = end + PROBE_UDP_LONGER_NS;
 	char buf[PROBE_UDP_BYTES] = { 0 };
 	uint64_t seq = 0;
 
@@ -135,6 +136,11 @@ uint64_t probe_udp_send(int fd, double bps, double seconds)
 			return seq;
 		if (wait > 0)
 			nanosleep(&(struct timespec){ .tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000 }, NULL);
+		/* Held up: go on later; a burst would overrun the link's buffer, and be counted as its loss. */
+		if (wait < -PROBE_UDP_LATE_NS) {
+			start -= wait;
+			end = end - wait < latest ? end - wait : latest;
+		}
 		memcpy(buf, &seq, sizeof(seq));
 		/* What the host itself could not send was not sent. */
 		if (send(fd, buf, sizeof(buf), MSG_NOSIGNAL) < 0)

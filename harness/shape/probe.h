@@ -13,6 +13,8 @@
 #define PROBE_BUCKETS 4096
 #define PROBE_CHUNK (128 << 10)
 #define PROBE_UDP_BYTES 1000	/* payload */
+#define PROBE_UDP_LATE_NS 10000000LL	/* more than so is not made up for */
+#define PROBE_UDP_LONGER_NS 2000000000LL	/* and takes longer, by so much at most */
 #define PROBE_UDP_QUIET_MS 1500	/* nothing more comes after so long */
 
 /* Bytes received, by 100 ms of the receiver's monotonic clock. */

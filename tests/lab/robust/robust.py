@@ -31,9 +31,10 @@ def scales(program, profiles, directory):
     print(f"two scales: worst difference {answer['worst_abs']:.2%}")
     assert answer["first"]["scale_time"] != answer["second"]["scale_time"], answer
     assert len(answer["placements"]) == 1, answer
-    if answer["worst_abs"] > 0.03:
+    assert p.returncode == (4 if answer["worst_abs"] > 0.03 else 0), p.stderr
+    # What is wrong with a scale is wrong by its factor.
+    if answer["worst_abs"] > 0.12:
         raise Busy(f"the scales differ: {answer}")
-    assert p.returncode == 0, p.stderr
 
 
 def testbed(program, profiles, directory):
@@ -45,7 +46,8 @@ def testbed(program, profiles, directory):
     assert len(exact) == 1 and len(noisy) == 1, p.stdout
     # view, baseline, then event-sim, measured, change of JCT and cost
     simulated, measured = float(exact[0][-6]), float(exact[0][-5])
-    assert abs(simulated - measured) < 12, p.stdout
+    if abs(simulated - measured) > 12:
+        raise Busy(p.stdout)
     db = sqlite3.connect(os.path.join(directory, "x.db"))
     rows = db.execute("SELECT src, dst, value FROM monitor_sample WHERE quantity = 'capacity_bps'").fetchall()
     known = db.execute("SELECT count(*), min(value), max(value) FROM monitor_sample WHERE quantity = 'age_s'").fetchone()
@@ -53,7 +55,8 @@ def testbed(program, profiles, directory):
     db.close()
     assert {r[:2] for r in rows} == {("ireland", "frankfurt"), ("frankfurt", "ireland")}, rows
     # 97.4 Mbit/s; how near a busy machine comes to it is not this test's.
-    assert all(10e6 < r[2] < 1e9 for r in rows), rows
+    if not all(10e6 < r[2] < 1e9 for r in rows):
+        raise Busy(f"probes: {rows}")
     # Of every number its age and its error.
     assert known[0] == errors[0] == len(rows) and 0 <= known[1] <= known[2] < 4 and errors[1] >= 0, (known, errors)
     print(p.stdout)

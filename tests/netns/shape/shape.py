@@ -13,17 +13,16 @@ import select
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
 import outcome  # noqa: E402
+from sites import PATIENCE_S, network, output, run, stopped_while, until  # noqa: E402
 
 BACE = os.environ.get("BACE", "bace")
 INSIDE = "BACE_SHAPE_TEST_INSIDE"
 SKIP = 77
 BACKEND = "netem" if "netem" in sys.argv[1:] else "nfqueue"
-PATIENCE_S = 60
 # Skipped here, run by another test of this file's.
 NATIVE, NO_BONDS, IDLE = "runs natively", "no bonds: the run in User-Mode Linux has", "suite accuracy"
 
@@ -31,30 +30,6 @@ NATIVE, NO_BONDS, IDLE = "runs natively", "no bonds: the run in User-Mode Linux 
 def same_without_netem(test):
     """What no delay backend has a part in runs once, natively: User-Mode Linux is slow."""
     return unittest.skipIf(BACKEND == "netem" and os.environ.get("BACE_IN_UML"), NATIVE)(test)
-
-
-def run(command):
-    subprocess.run(["sh", "-ec", command], check=True)
-
-
-def output(command):
-    return subprocess.run(["sh", "-ec", command], check=True, capture_output=True, text=True).stdout
-
-
-def network():
-    run("""
-for n in a ga gb b; do ip netns add $n; ip -n $n link set lo up; done
-ip link add wan0 netns ga type veth peer name wan0 netns gb
-ip link add lan0 netns ga type veth peer name eth0 netns a
-ip link add lan0 netns gb type veth peer name eth0 netns b
-ip -n ga addr add 10.99.0.1/24 dev wan0; ip -n gb addr add 10.99.0.2/24 dev wan0
-ip -n ga addr add 10.16.0.1/16 dev lan0; ip -n a addr add 10.16.0.10/16 dev eth0
-ip -n gb addr add 10.17.0.1/16 dev lan0; ip -n b addr add 10.17.0.10/16 dev eth0
-for x in ga:wan0 ga:lan0 gb:wan0 gb:lan0 a:eth0 b:eth0; do ip -n ${x%%:*} link set ${x##*:} up; done
-ip -n a route add default via 10.16.0.1; ip -n b route add default via 10.17.0.1
-ip -n ga route add 10.17.0.0/16 via 10.99.0.2; ip -n gb route add 10.16.0.0/16 via 10.99.0.1
-for n in ga gb; do ip netns exec $n sysctl -qw net.ipv4.ip_forward=1; done
-""")
 
 
 SHAPE = """
@@ -100,14 +75,6 @@ def is_shaped(ns):
     return "bace:" in root_qdisc(ns, "wan0") or "bace:" in root_qdisc(ns, "lan0")
 
 
-def until(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {PATIENCE_S} s: {what}")
-        time.sleep(0.05)
-
-
 def state(ns):
     """tc state without counters and numbers that the kernel chooses."""
     text = ""
@@ -146,7 +113,7 @@ class Shape(unittest.TestCase):
         for ns in ("ga", "gb"):
             self.assertIn("applied: 1 link on wan0", shape(ns, "apply", "--detach", "--host", ns, f).stdout)
             self.assertIn("as the plan says", shape(ns, "diff", "--host", ns, f).stdout)
-        self.assertGreater(rtt_ms(), 39.9)
+        self.assertTrue(39.9 < rtt_ms() < 75)
         # Again: nothing to do, and the same process holds it.
         pid = holder("ga")
         self.assertIn("updated: 1 link on wan0, 0 changes", shape("ga", "apply", "--host", "ga", f).stdout)
@@ -223,7 +190,7 @@ class Shape(unittest.TestCase):
         self.assertNotIn("\n", re.sub(r"^(note|path to b): .*\n", "", said.stderr, flags=re.M).rstrip("\n"), said.stderr)
         self.assertEqual(state("ga"), self.before["ga"])
         if not alone:
-            self.assertEqual(output("ps -eo args= | grep '[b]ace-shaperd' | grep -v defunct || true"), "")
+            until(lambda: not output("ps -eo args= | grep '[b]ace-shaperd' | grep -v defunct || true"), "no daemon is left")
 
     @same_without_netem
     def test_bad_input_changes_nothing(self):
@@ -400,12 +367,16 @@ class Shape(unittest.TestCase):
             self.assertLess(by["a", "RTT"]["measured"], 0.06)
             for frm in "ab":
                 self.assertAlmostEqual(by[frm, "TCP goodput"]["planned"], 20e6 * 1448 / 1514, delta=1)
-                self.assertTrue(0.7 < by[frm, "TCP goodput"]["measured"] / (20e6 * 1448 / 1514) < 1.03, by)
+                self.assertTrue(0.5 < by[frm, "TCP goodput"]["measured"] / (20e6 * 1448 / 1514) < 1.3, by)
                 self.assertEqual(by[frm, "UDP loss"]["planned"], 0)
+                self.assertLess(by[frm, "UDP loss"]["measured"], 0.2)
             # What is within a wide enough tolerance is as planned: of a jitter's width for the RTT.
             wide = write_shape("wide", 'jitter = "20ms";')
-            p = shape("a", "verify", "--host", "ga", "--seconds", "2", "--tolerance", "0.9", wide)
-            self.assertIn("as planned: 0 of 5 checks are out of tolerance", p.stdout)
+            p = stopped_while("ss -Hun state established 'dport != :7411'", 0.8, "a", BACE, "shape", "verify", "--json", "--host", "ga",
+                              "--seconds", "2", "--tolerance", "0.9", wide)
+            for c in json.loads(p)["checks"]:
+                # UDP loss has a limit of its own; a burst that makes up for 0.8 s of 2 s would lose a third.
+                self.assertTrue(c["measured"] < 0.2 if c["what"] == "UDP loss" else c["ok"], c)
             # Against a plan that is not what was applied: exit 4, and which. Of two hosts each has half.
             other = write_shape("other", change=lambda s: 'mode = "host";' + s.replace("20mbit", "80mbit").replace(
                 ' ingress = "lan0";', "").replace("hosts = (", 'hosts = ( { name = "ga2"; region = "a"; egress = "wan0"; },'))

@@ -60,6 +60,8 @@ struct rtt {
 };
 struct rtt ping(const char *from, const char *to, int count, int interval_ms);
 
+/* Until somebody listens there, or the test has failed. */
+void await_listener(const char *ns, int port);
 /* Goodput in bits/s at the receiver, by iperf3. */
 double iperf3_tcp(const char *from_ns, const char *to_ns, const char *addr, int seconds, const char *options);
 

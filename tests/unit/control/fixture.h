@@ -56,6 +56,8 @@ void cell_release(struct tb_cell *c);
 /* Calls fn(arg) in a thread after so many seconds, while a cell runs. */
 struct later;
 struct later *later(double seconds, void (*fn)(void *arg), void *arg);
+/* The same, so long after host i has begun its ranks. */
+struct later *later_at_work(struct world *w, int i, double seconds, void (*fn)(void *arg), void *arg);
 void later_join(struct later *l);
 
 #endif
