@@ -20,6 +20,7 @@ struct launch_options {
 	const char *key_path;		/* the master key */
 	const char *agent_path;		/* of bace-agent on the hosts */
 	bool allow_control_interface;	/* shape the interface of the default route, too */
+	bool replace_foreign;		/* save, replace and put back a root qdisc that somebody made */
 	double wait_s;			/* for all agents to connect; 0: the launcher's default */
 };
 
@@ -34,7 +35,7 @@ int launch_net(const struct cluster *c, struct lab_net *out, struct bace_err *e)
 /* What each host shapes: gateways, and hosts of regions without one, which share
  * their region's links (harness/control divides them). */
 int launch_topology(const struct cluster *scaled, const struct lab_traffic *t, enum delay_kind delay,
-		    bool allow_control_interface, struct tb_topology *out, struct bace_err *e);
+		    const struct launch_options *o, struct tb_topology *out, struct bace_err *e);
 
 struct launch_config {
 	const struct launch_options *o;

@@ -181,7 +181,7 @@ int launched_open(const struct launch_config *cfg, struct launched **out, struct
 	if (!rc)
 		rc = launch_topology(&l->scaled, &l->cfg.traffic,
 				     cfg->backend == BACKEND_NETEM ? DELAY_NETEM : DELAY_NFQUEUE,
-				     cfg->o->allow_control_interface, &l->topo, e);
+				     cfg->o, &l->topo, e);
 	if (!rc)
 		rc = check_traces(l, e);
 	if (!rc)
