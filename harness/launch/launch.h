@@ -59,5 +59,8 @@ int launched_verify(struct launched *l, int n, struct tb_verify *pairs, double g
 int launched_look(struct launched *l, double seconds, struct tb_view_link *out, struct bace_err *e);
 int launched_inventory(struct launched *l, char **json, struct bace_err *e);
 const struct lab_net *launched_net(const struct launched *l);
+/* What hosts lack of the experiment's `wan', a line a host, as it was when they were
+ * brought up; NULL: there is no number i. */
+const char *launched_lacks(const struct launched *l, size_t i);
 
 #endif

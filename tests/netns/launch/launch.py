@@ -206,6 +206,10 @@ class Launch(unittest.TestCase):
            "pfifo", "limit", "321")
         self.addCleanup(sh, "ip", "netns", "exec", ns("frankfurt-0"), "tc", "qdisc", "del", "dev", "eth0", "root")
         before = foreign("frankfurt-0")
+        # one host has all that steady wants, as far as anybody can tell
+        for name, value in (("tcp_slow_start_after_idle", 0), ("tcp_no_metrics_save", 1)):
+            sh(*inside("frankfurt-0", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{name}"))
+        sh("ip", "-n", ns("frankfurt-0"), "route", "add", "10.77.1.0/24", "dev", "eth0", "initcwnd", "4000", "initrwnd", "4000")
         self.assertIn("limit 321p", before)
         p = self.start("ssh", path=f"{self.dir}/bin")
         _, err = p.communicate(timeout=60)
@@ -220,11 +224,17 @@ class Launch(unittest.TestCase):
             # a namespace has the kernel's defaults; nobody has set up anything
             self.assertRegex(err, "ireland-0: for wan = .steady., as root: sysctl -w net.ipv4.tcp_slow_start_after_idle=0")
             self.assertRegex(err, "towards frankfurt: ip route ... initcwnd [1-9][0-9]*")
+            self.assertNotIn("frankfurt-0: for wan", err)
+            self.assertIn("ireland-0: eth0, which it shapes, carries its connection with the controller", err)
             return self.measured(p, out, err)
 
         self.until_idle(attempt)
         with contextlib.closing(sqlite3.connect(f"{self.dir}/test_ssh.db")) as db:
             rows = db.execute("SELECT host, source, device, energy_j, end_s > start_s FROM energy").fetchall()
+            lacks = db.execute("SELECT why FROM skip WHERE what = 'wan = steady is not in force'").fetchall()
+            inventory, = db.execute("SELECT inventory_json FROM run ORDER BY id DESC LIMIT 1").fetchone()
+        self.assertEqual({why.split(":")[0] for why, in lacks}, {"ireland-0"})
+        self.assertEqual(json.loads(inventory)["frankfurt-0"]["routes"]["to"]["ireland"]["initcwnd"], 4000)
         self.assertEqual({r[0] for r in rows}, set(HOSTS), "measured energy")
         self.assertEqual({r[1:] for r in rows}, {("rapl", "intel-rapl:0 package-0", 0.0, 1)})
 
