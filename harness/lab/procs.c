@@ -98,6 +98,17 @@ int proc_spawn(const char *name, const struct proc_spec *s, struct bace_err *e)
 	return pid < 0 ? bace_fail_errno(e, errno, "start %s", name) : 0;
 }
 
+bool proc_lives(const char *name)
+{
+	bool lives = false;
+
+	pthread_mutex_lock(&procs.lock);
+	for (int i = 0; i < procs.n && !lives; i++)
+		lives = !strcmp(procs.v[i].name, name);
+	pthread_mutex_unlock(&procs.lock);
+	return lives;
+}
+
 static void report_death(pid_t pid, int status)
 {
 	char name[80] = "";
