@@ -19,22 +19,6 @@ static void on_status(void *arg, const struct run_status *status)
 	live_status(arg, status);
 }
 
-/* What keeps a run from beginning is its store, or what it was asked for. */
-static int exit_code(int rc, bool began)
-{
-	switch (rc) {
-	case 0: return BACE_EXIT_OK;
-	case -EINVAL: return BACE_EXIT_INPUT;
-	case -ENOTSUP: return BACE_EXIT_ENV;
-	case -EUCLEAN:
-	case -EPROTO: return began ? BACE_EXIT_FAILED : BACE_EXIT_INPUT;
-	case -EACCES:
-	case -EROFS:
-	case -ENOSPC: return began ? BACE_EXIT_FAILED : BACE_EXIT_ENV;
-	default: return BACE_EXIT_FAILED;
-	}
-}
-
 static int write_report(const struct cmd_globals *g, const struct execution *x, struct store *s, const char *id,
 			struct bace_err *e)
 {
@@ -91,6 +75,6 @@ int execute(const struct cmd_globals *g, struct execution *x, struct experiment 
 	if (id[0] && (!rc || rc == -EBADMSG || rc == -ENOTEMPTY))
 		shown = present(g, x, id);
 	if (rc)
-		return cmd_error(x->command, exit_code(rc, id[0]), "%s", e.msg);
+		return cmd_error(x->command, cmd_exit_of(rc, id[0]), "%s", e.msg);
 	return shown;
 }

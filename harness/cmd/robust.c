@@ -347,8 +347,7 @@ static int on_testbed(const struct cmd_globals *g, struct args *a, const struct 
 		bace_fail(&e, ENOMEM, "out of memory");
 	if (!rc)
 		return BACE_EXIT_OK;
-	return cmd_error(&cmd_robust, rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV :
-			 BACE_EXIT_FAILED, "%s", e.msg);
+	return cmd_error(&cmd_robust, cmd_exit_of(rc, true), "%s", e.msg);
 }
 
 static int run(const struct cmd_globals *g, int argc, char **argv)

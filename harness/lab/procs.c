@@ -37,7 +37,7 @@ int lab_find_program(const char *self, const char *name, char path[4096], struct
 		if (!access(path, X_OK))
 			return 0;
 	}
-	return bace_fail(e, ENOENT, "%s is not beside %s: the installation is incomplete", name, self);
+	return bace_fail(e, ENOPKG, "%s is not beside %s: the installation is incomplete", name, self);
 }
 
 static int drop_all_capabilities(void)

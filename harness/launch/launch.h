@@ -26,7 +26,7 @@ struct launch_options {
 
 const char *launcher_name(enum launcher_kind k);
 int launcher_from_name(const char *name, enum launcher_kind *out);
-/* Can this launcher work here, with this cluster? -EINVAL: bad input; -ENOTSUP:
+/* Can this launcher work here, with this cluster? -EINVAL: bad input; -ENOSYS:
  * the environment cannot. */
 int launch_check(const struct launch_options *o, const struct cluster *c, struct bace_err *e);
 
