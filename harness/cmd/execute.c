@@ -22,15 +22,9 @@ static void on_status(void *arg, const struct run_status *status)
 static int write_report(const struct cmd_globals *g, const struct execution *x, struct store *s, const char *id,
 			struct bace_err *e)
 {
-	const char *slash = strrchr(x->o.store_path, '/');
-	CLEANUP_FREE char *path = NULL;
+	CLEANUP_FREE char *path = x->report ? strdup(x->report) : output_beside(x->o.store_path, id, ".html");
 	int rc;
 
-	if (x->report)
-		path = strdup(x->report);
-	else if (asprintf(&path, "%.*s%s.html", slash ? (int)(slash - x->o.store_path) + 1 : 0, x->o.store_path,
-			  id) < 0)
-		path = NULL;
 	rc = path ? results_write_report(s, id, path, e) : bace_fail(e, ENOMEM, "report: out of memory");
 	if (!rc && !g->quiet)
 		fprintf(g->json || x->no_tables ? stderr : stdout, "\nreport: %s\n", path);

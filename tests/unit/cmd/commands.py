@@ -113,6 +113,20 @@ for command in (("report", "last", "-o", "folder"), ("trace", "last", "-o", "fol
     check("folder" in run(*command, want=1 if command[0] != "trace" else 1).stderr, command)
 check(os.listdir("folder") == [], "something was left in the folder")
 
+# Where things go if nobody says: beside the store, named after the run.
+last = json.loads(run("runs", "--json").stdout)[0]["id"]
+beside = f"{tmp.name}/data/bace/{last}"
+check(run("report", "last").stdout == f"report: {beside}.html\n" and "<svg" in open(beside + ".html").read(), "report")
+check("-o FILE.html is needed for more" in run("report", "last", last, want=2).stderr, "report of several runs")
+check("was not measured" in run("trace", "last", want=2).stderr and not os.path.exists(beside + ".trace.json"), "trace")
+check(run("export", "last", "--format", "csv").stdout == f"rows: {beside}\n", "export")
+check({"run.csv", "job_outcome.csv"} <= set(os.listdir(beside)), os.listdir(beside))
+check(json.loads(run("export", "last", "--format", "csv", "--json").stdout) == {"rows": beside}, "export --json")
+os.makedirs("other")
+run("--store", "other/s.db", "run", "other.cfg", "--no-report", "-q")
+check(os.path.dirname(json.loads(run("--store", "other/s.db", "report", "last", "--json").stdout)["report"]) == "other", "store")
+check("nearest" in run("report", last[:-1] + "x", want=2).stderr, "report of no run")
+
 # Names that JSON must escape; and the names of what was written.
 name = 'a "quote" \\ and more'
 for command, key in (("report", "report"), ("trace", "trace")):
