@@ -132,6 +132,15 @@ name = 'a "quote" \\ and more'
 for command, key in (("report", "report"), ("trace", "trace")):
     said = run(command, "last", "-o", name, "--json", want=0 if command == "report" else 2).stdout
     check(command == "trace" or json.loads(said) == {key: name}, f"{command}: {said}")
+check(json.loads(run("keygen", name + ".key", "--json").stdout) == {"key": name + ".key"}, "keygen")
+made = json.loads(run("trace-gen", "--jobs", "5", "-o", "jobs.cfg", "--json").stdout)
+check(made["jobs"] == 5 and made["left_out"] == {"no_gpu": 0, "never_ran": 0, "not_completed": 0}, made)
+open("t.csv", "w").write("name,arrival_s,gpus,duration_s\na,0,1,9000\nb,1,0,9000\nc,2,2,0\n")
+made = run("trace-gen", "--import", "t.csv", "--columns", "name=name,arrival=arrival_s,gpus=gpus,duration=duration_s",
+           "-o", "jobs.cfg", "--json").stdout
+check(json.loads(made)["left_out"] == {"no_gpu": 1, "never_ran": 1, "not_completed": 0}, made)
+check("-o FILE" in run("trace-gen", "--jobs", "5", "--json", want=2).stderr, "trace-gen --json without a file")
+check("does not judge" in run("robust", "--testbed", "1h:0", "--verdict", want=2).stderr, "a verdict of a testbed")
 check(json.loads(run("init", "--simulate-only", name + ".cfg", "--json").stdout) == {"experiment": name + ".cfg"}, "init")
 
 # What works here, for people and machines alike.
