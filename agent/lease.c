@@ -156,10 +156,8 @@ static int connect_shaperd(struct lease *l, struct bace_err *e)
 	       (rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY) && bace_mono_ns() < until && !is_dropping(l))
 		usleep(RETRY_US);
 	/* Nobody shapes on this host: no fault of what was asked for. */
-	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		rc = -(e->errnum = ENOSYS);
 	if (rc)
-		return rc;
+		return rc == -ENOENT || rc == -ECONNREFUSED ? -(e->errnum = ENOSYS) : rc;
 	publish_fd(l, shaperd_fd(l->client));
 	return 0;
 }
