@@ -123,7 +123,7 @@ check(run("export", "last", "--format", "csv").stdout == f"rows: {beside}\n", "e
 check({"run.csv", "job_outcome.csv"} <= set(os.listdir(beside)), os.listdir(beside))
 check(json.loads(run("export", "last", "--format", "csv", "--json").stdout) == {"rows": beside}, "export --json")
 os.makedirs("other")
-run("--store", "other/s.db", "run", "other.cfg", "--no-report", "-q")
+run("--store", "other/s.db", "run", "other.cfg", "--no-report")
 check(os.path.dirname(json.loads(run("--store", "other/s.db", "report", "last", "--json").stdout)["report"]) == "other", "store")
 check("nearest" in run("report", last[:-1] + "x", want=2).stderr, "report of no run")
 
