@@ -130,6 +130,11 @@ int metrics_parse(const char *text, char addr[64], uint16_t *port, struct bace_e
 int metrics_open(struct agent *a, const char *addr, uint16_t port, struct metrics **out, struct bace_err *e);
 void metrics_close(struct metrics *m);
 
+/* ---- routes.c ---- */
+/* By which interface, and with which initial windows, this host reaches those
+ * addresses and the controller ("ADDRESS:PORT"). */
+int routes_describe(const char *controller, const json_t *addrs, json_t **answer, struct bace_err *e);
+
 /* ---- inventory.c ---- */
 /* What takes long is tried once, before the controller waits for a hello: what tc
  * can do here (in a namespace of its own), and whether there are GPUs. */

@@ -155,8 +155,9 @@ static int connect_shaperd(struct lease *l, struct bace_err *e)
 	while ((rc = shaperd_connect(l->agent->cfg.shaperd_path, &l->client, e)) &&
 	       (rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY) && bace_mono_ns() < until && !is_dropping(l))
 		usleep(RETRY_US);
+	/* Nobody shapes on this host: no fault of what was asked for. */
 	if (rc)
-		return rc;
+		return rc == -ENOENT || rc == -ECONNREFUSED ? -(e->errnum = ENOSYS) : rc;
 	publish_fd(l, shaperd_fd(l->client));
 	return 0;
 }

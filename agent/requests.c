@@ -188,6 +188,24 @@ static int do_energy(struct agent *a, json_int_t id, struct wire_reader *r)
 	return r->rc;
 }
 
+static int do_routes(struct agent *a, json_int_t id, struct wire_reader *r)
+{
+	static const char *const keys[] = { "addrs" };
+	json_t *addrs, *v, *answer = NULL;
+	size_t i;
+
+	wire_read_only(r, keys, ARRAY_LEN(keys));
+	addrs = wire_read_array(r, "addrs", WIRE_ROUTES_MAX);
+	json_array_foreach(addrs, i, v)
+		if (!r->rc && (!json_is_string(v) || json_string_length(v) > 45))
+			r->rc = bace_fail(r->e, EPROTO, "routes: addresses must be strings of at most 45 characters");
+	if (!r->rc)
+		r->rc = routes_describe(wire_peer_addr(a->conn), addrs, &answer, r->e);
+	if (!r->rc)
+		session_answer(a, a->session, id, answer, NULL);
+	return r->rc;
+}
+
 static int do_sample(struct agent *a, json_int_t id, struct wire_reader *r)
 {
 	json_t *answer = NULL;
@@ -205,6 +223,7 @@ static const struct {
 	{ "plan", do_plan },	{ "stats", do_stats }, { "launch", do_launch }, { "tell", do_tell },
 	{ "stop", do_stop },	{ "clear", do_clear }, { "clock", do_clock },   { "sample", do_sample },
 	{ "change", do_change }, { "trace", do_trace }, { "energy", do_energy },
+	{ "routes", do_routes },
 };
 
 void request_handle(struct agent *a, const char *type, json_int_t id, const json_t *msg)

@@ -43,6 +43,10 @@
  *   clock -> {mono_ns}
  *   energy -> {at_ns, readings: [[source, device, uj, range_uj], ...]}
  *                                    counters; range_uj: where one begins anew, 0: nowhere
+ *   routes {addrs: [...]} -> {control, routes: [{dev, initcwnd, initrwnd}, ...]}
+ *                                    how it reaches these addresses: interface ("": no
+ *                                    route) and initial windows in segments (0: the
+ *                                    kernel's); control: its interface to the controller
  *   sample {sources: {NAME: period_ms, ...}, push_ms, class_dev, probe_listen,
  *           token, probe_packets, targets: [{addr, port}, ...]}
  *     -> {at_ns, cpu_ns, rss_bytes, samples, dropped, wire_bytes, probe_bytes,
@@ -197,6 +201,7 @@ json_t *wire_encode_shape(const struct shape_spec *s);
 /* *out owns its links: free(out->links). */
 int wire_decode_shape(const json_t *j, struct shape_spec *out, struct bace_err *e);
 #define WIRE_CHANGES_MAX 256		/* in one frame */
+#define WIRE_ROUTES_MAX 4096
 /* An array; what a change does not set is left out. *out: free(). */
 json_t *wire_encode_changes(const struct shape_change *v, int n);
 int wire_decode_changes(const json_t *j, struct shape_change **out, int *n, struct bace_err *e);

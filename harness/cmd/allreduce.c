@@ -127,7 +127,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 				 WORKER_MESSAGE_MAX, a.sizes, &a.o.n_sizes);
 	a.o.sizes = a.sizes;
 	if (!rc && (rc = allreduce_run(&exp, &a.o, &p, &e)))
-		rc = cmd_error(&cmd_allreduce, micro_exit_code(rc), "%s", e.msg);
+		rc = cmd_error(&cmd_allreduce, cmd_exit_of(rc, true), "%s", e.msg);
 	else if (!rc && g->json)
 		rc = print_json(&p, &exp, &a);
 	else if (!rc)

@@ -31,6 +31,10 @@ extern const struct command cmd_lab_inner, cmd_lab_uml, cmd_lab_guest;	/* hidden
 
 /* "bace CMD: MESSAGE" on stderr; returns code. */
 int cmd_error(const struct command *c, int code, const char *fmt, ...) BACE_PRINTF(3, 4);
+/* The enum bace_exit of a failure (-errno or errno; 0: none) of a shaper, a lab, hosts or
+ * a run: bad input, an environment that cannot, or a failure. began: there is a run in
+ * the store, so that what a store says of itself is the run's failure. */
+int cmd_exit_of(int rc, bool began);
 /* Misuse: message, where the usage is, BACE_EXIT_INPUT. */
 int cmd_misuse(const struct command *c, const char *fmt, ...) BACE_PRINTF(2, 3);
 

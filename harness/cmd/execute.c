@@ -19,34 +19,12 @@ static void on_status(void *arg, const struct run_status *status)
 	live_status(arg, status);
 }
 
-/* What keeps a run from beginning is its store, or what it was asked for. */
-static int exit_code(int rc, bool began)
-{
-	switch (rc) {
-	case 0: return BACE_EXIT_OK;
-	case -EINVAL: return BACE_EXIT_INPUT;
-	case -ENOTSUP: return BACE_EXIT_ENV;
-	case -EUCLEAN:
-	case -EPROTO: return began ? BACE_EXIT_FAILED : BACE_EXIT_INPUT;
-	case -EACCES:
-	case -EROFS:
-	case -ENOSPC: return began ? BACE_EXIT_FAILED : BACE_EXIT_ENV;
-	default: return BACE_EXIT_FAILED;
-	}
-}
-
 static int write_report(const struct cmd_globals *g, const struct execution *x, struct store *s, const char *id,
 			struct bace_err *e)
 {
-	const char *slash = strrchr(x->o.store_path, '/');
-	CLEANUP_FREE char *path = NULL;
+	CLEANUP_FREE char *path = x->report ? strdup(x->report) : output_beside(x->o.store_path, id, ".html");
 	int rc;
 
-	if (x->report)
-		path = strdup(x->report);
-	else if (asprintf(&path, "%.*s%s.html", slash ? (int)(slash - x->o.store_path) + 1 : 0, x->o.store_path,
-			  id) < 0)
-		path = NULL;
 	rc = path ? results_write_report(s, id, path, e) : bace_fail(e, ENOMEM, "report: out of memory");
 	if (!rc && !g->quiet)
 		fprintf(g->json || x->no_tables ? stderr : stdout, "\nreport: %s\n", path);
@@ -91,6 +69,6 @@ int execute(const struct cmd_globals *g, struct execution *x, struct experiment 
 	if (id[0] && (!rc || rc == -EBADMSG || rc == -ENOTEMPTY))
 		shown = present(g, x, id);
 	if (rc)
-		return cmd_error(x->command, exit_code(rc, id[0]), "%s", e.msg);
+		return cmd_error(x->command, cmd_exit_of(rc, id[0]), "%s", e.msg);
 	return shown;
 }

@@ -33,25 +33,32 @@ static int parse(struct export_options *o, int argc, char **argv)
 		return cmd_misuse(&cmd_export, "one run is needed");
 	if (!chosen)
 		return cmd_misuse(&cmd_export, "--format csv, json or ndjson is needed");
-	if (o->format == EXPORT_CSV && !o->dir && !o->table)
-		return cmd_misuse(&cmd_export, "csv is one file a table: give -o DIR, or --table NAME for one");
 	return 0;
 }
 
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	struct export_options o = { 0 };
+	CLEANUP_FREE char *beside = NULL;
 	struct store *s = NULL;
 	struct bace_err e = { 0 };
 	int rc = parse(&o, argc, argv);
 
 	if (!rc)
 		rc = stored_open(&cmd_export, g, false, &s);
-	if (rc)
-		return rc;
-	rc = results_export(s, argv[optind], &o, stdout, &e);
+	/* Csv is one file a table: all of them need a folder. */
+	if (!rc && o.format == EXPORT_CSV && !o.dir && !o.table)
+		rc = stored_beside(&cmd_export, g, s, argv[optind], "", &beside);
+	if (beside)
+		o.dir = beside;
+	if (!rc && (rc = results_export(s, argv[optind], &o, stdout, &e)))
+		rc = stored_fail(&cmd_export, rc, &e);
 	store_close(s);
-	return rc ? stored_fail(&cmd_export, rc, &e) : BACE_EXIT_OK;
+	if (!rc && beside && g->json)
+		output_path("rows", beside);
+	else if (!rc && beside && !g->quiet)
+		printf("rows: %s\n", beside);
+	return rc;
 }
 
 const struct command cmd_export = {
@@ -60,6 +67,6 @@ const struct command cmd_export = {
 	.usage = "bace export RUN --format csv|json|ndjson [-o DIR] [--table NAME]\n\n"
 		 "Column names carry their units. csv and ndjson write one file a table into DIR,\n"
 		 "json one file in all; without -o everything goes to standard output, of csv the\n"
-		 "table that --table names.",
+		 "table that --table names, or all into the folder RUN beside the store.",
 	.run = run,
 };

@@ -160,11 +160,6 @@ static int parse(struct args *a, int argc, char **argv)
 	return 0;
 }
 
-static int exit_code(int rc)
-{
-	return rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV : BACE_EXIT_FAILED;
-}
-
 static int present(const struct args *a, const struct fidelity *f, bool json)
 {
 	struct fidelity_summary s = fidelity_summarise(f);
@@ -206,7 +201,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	rc = fidelity_run(&exp, &a.o, &f, &e);
 	if (!rc && a.limits.median <= 0)
 		a.limits.median = strcmp(f.backend, "uml") ? 0.03 : 0.05;
-	rc = rc ? cmd_error(&cmd_fidelity, exit_code(rc), "%s", e.msg) : present(&a, &f, g->json);
+	rc = rc ? cmd_error(&cmd_fidelity, cmd_exit_of(rc, true), "%s", e.msg) : present(&a, &f, g->json);
 	fidelity_free(&f);
 	experiment_free(&exp);
 	return rc;

@@ -5,7 +5,7 @@
 #include <openssl/crypto.h>
 
 #include "agent/wire/wire.h"
-#include "harness/cmd/cmd.h"
+#include "harness/cmd/stored.h"
 
 static const struct option options[] = {
 	{ "host", required_argument, NULL, 'H' },
@@ -49,7 +49,9 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	rc = host ? host_key(host, from, argv[optind], &e) : wire_key_generate(argv[optind], &e);
 	if (rc)
 		return cmd_error(&cmd_keygen, BACE_EXIT_INPUT, "%s", e.msg);
-	if (!g->quiet && host)
+	if (g->json)
+		output_path("key", argv[optind]);
+	else if (!g->quiet && host)
 		printf("%s: the key of host %s; copy it there, mode 0600, for bace-agent --key\n", argv[optind],
 		       host);
 	else if (!g->quiet)

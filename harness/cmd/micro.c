@@ -1,6 +1,5 @@
 #include "harness/cmd/micro.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,9 +27,4 @@ int micro_region(const struct experiment *exp, const char *name)
 		if (!strcmp(exp->cluster.regions[i].name, name))
 			return i;
 	return -1;
-}
-
-int micro_exit_code(int rc)
-{
-	return rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV : BACE_EXIT_FAILED;
 }

@@ -11,7 +11,5 @@
 int micro_sizes(const struct command *c, const char *text, uint64_t least, uint64_t most, uint64_t *v, int *n);
 /* Index of the region of this name, or -1. */
 int micro_region(const struct experiment *exp, const char *name);
-/* Of a failure of the testbed. */
-int micro_exit_code(int rc);
 
 #endif

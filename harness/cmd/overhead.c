@@ -220,12 +220,6 @@ static int n_invalid(const struct overhead_result *r)
 	return n;
 }
 
-static int exit_code(int rc)
-{
-	return !rc ? BACE_EXIT_OK : rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP || rc == -ENOENT ?
-	       BACE_EXIT_ENV : BACE_EXIT_FAILED;
-}
-
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	struct args a = { 0 };
@@ -235,6 +229,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	CLEANUP_FREE char *store = NULL;
 	int64_t start = bace_mono_ns();
 	int rc = parse(&a, argc, argv), shown = 0, bad;
+	bool began;
 
 	if (!rc)
 		rc = load_experiment(&cmd_overhead, a.experiment, &exp);
@@ -254,11 +249,12 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	if (!rc && a.plot)
 		shown = write_plot(&a, &r);
 	bad = n_invalid(&r);
+	began = r.run[0];
 	if (!rc && !shown && bad)
 		shown = cmd_error(&cmd_overhead, BACE_EXIT_FAILED, "%d of %d rows %s not valid", bad, r.n, bad == 1 ? "is" : "are");
 	overhead_result_free(&r);
 	experiment_free(&exp);
-	return rc ? cmd_error(&cmd_overhead, exit_code(rc), "%s", e.msg) : shown;
+	return rc ? cmd_error(&cmd_overhead, cmd_exit_of(rc, began), "%s", e.msg) : shown;
 }
 
 const struct command cmd_overhead = {

@@ -108,7 +108,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	signals_catch();
 	rc = choose_regions(&a, &exp);
 	if (!rc && (rc = p2p_run(&exp, &a.o, &p, &e)))
-		rc = cmd_error(&cmd_p2p, micro_exit_code(rc), "%s", e.msg);
+		rc = cmd_error(&cmd_p2p, cmd_exit_of(rc, true), "%s", e.msg);
 	else if (!rc && g->json)
 		rc = print_json(&p, &exp, &a);
 	else if (!rc)

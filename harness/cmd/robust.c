@@ -267,6 +267,8 @@ static int parse(struct args *a, int argc, char **argv)
 		rc = cmd_misuse(&cmd_robust, "one experiment at most");
 	if (!rc && a->reports && !a->testbed.n_views)
 		rc = cmd_misuse(&cmd_robust, "--reports: only with --testbed");
+	if (!rc && a->verdict && a->testbed.n_views)
+		rc = cmd_misuse(&cmd_robust, "--verdict: not with --testbed, which measures and does not judge");
 	a->experiment = optind < argc ? argv[optind] : DEFAULT_EXPERIMENT;
 	return rc;
 }
@@ -343,12 +345,11 @@ static int on_testbed(const struct cmd_globals *g, struct args *a, const struct 
 
 	a->testbed.n_seeds = a->has_seeds ? a->o.n_seeds : 1;
 	rc = store ? robust_on_testbed(exp, &a->testbed, &(struct run_options){ .self = g->self, .command = g->line,
-		.store_path = store, .reports = a->reports, .on_progress = g->quiet ? NULL : say }, stdout, &e) :
+		.store_path = store, .reports = a->reports, .on_progress = g->quiet ? NULL : say }, g->json, stdout, &e) :
 		bace_fail(&e, ENOMEM, "out of memory");
 	if (!rc)
 		return BACE_EXIT_OK;
-	return cmd_error(&cmd_robust, rc == -EINVAL ? BACE_EXIT_INPUT : rc == -ENOTSUP ? BACE_EXIT_ENV :
-			 BACE_EXIT_FAILED, "%s", e.msg);
+	return cmd_error(&cmd_robust, cmd_exit_of(rc, true), "%s", e.msg);
 }
 
 static int run(const struct cmd_globals *g, int argc, char **argv)

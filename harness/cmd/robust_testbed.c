@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "harness/cmd/robust.h"
 
 #define TRIES 4
@@ -21,6 +22,15 @@ struct testbed_run {
 	struct totals *totals;		/* [policy] */
 	struct robust_pair *pairs;
 	int n_pairs;
+	json_t *rows;			/* NULL: a table */
+	FILE *to;
+};
+
+/* What a view is called. */
+struct named_view {
+	char text[64];			/* "exact" */
+	const struct view_spec *spec;	/* NULL: exact */
+	uint64_t seed;
 };
 
 static int read_totals(struct testbed_run *t, const char *id, struct bace_err *e)
@@ -73,73 +83,139 @@ static void print_number(FILE *to, double v)
 		fprintf(to, " %+9.1f", 100 * v);
 }
 
-/* A line a baseline; exact may be NULL. */
-static void print_gains(const struct testbed_run *t, const char *name, const struct totals *exact, FILE *to)
+/* Gain of a policy over a baseline: by event simulation, measured, and the change of
+ * what was measured against the exact view (NULL: this is it). */
+struct testbed_gain {
+	double jct[3], cost[3];
+};
+
+static struct testbed_gain gain_of(const struct testbed_run *t, const struct robust_pair *p, const struct totals *exact)
+{
+	const struct totals *a = &t->totals[p->subject], *b = &t->totals[p->baseline];
+	struct testbed_gain g = { 0 };
+
+	for (int o = 0; o < 2; o++) {
+		g.jct[o] = gain(a->jct_s[o], b->jct_s[o]);
+		g.cost[o] = gain(a->cost_usd[o], b->cost_usd[o]);
+	}
+	if (exact) {
+		g.jct[2] = g.jct[1] - gain(exact[p->subject].jct_s[1], exact[p->baseline].jct_s[1]);
+		g.cost[2] = g.cost[1] - gain(exact[p->subject].cost_usd[1], exact[p->baseline].cost_usd[1]);
+	}
+	return g;
+}
+
+static json_t *gain_json(const double v[3])
+{
+	return json_pack("{s:o, s:o, s:o}", "event_sim", json_number(v[0]), "measured", json_number(v[1]), "change",
+			 json_number(v[2]));
+}
+
+static json_t *row_json(const struct testbed_run *t, const struct named_view *v, const struct robust_pair *p,
+			const struct testbed_gain *g)
+{
+	return json_pack("{s:s, s:o, s:o, s:I, s:s, s:s, s:o, s:o}", "view", v->text, "delay_s",
+			 json_number(v->spec ? v->spec->delay_s : 0), "noise",
+			 json_number(v->spec ? v->spec->bandwidth_noise : 0), "seed", (json_int_t)v->seed, "policy",
+			 t->exp->policies[p->subject].label, "baseline", t->exp->policies[p->baseline].label, "jct",
+			 gain_json(g->jct), "cost", gain_json(g->cost));
+}
+
+/* A row a baseline. */
+static void show_gains(const struct testbed_run *t, const struct named_view *v, const struct totals *exact)
 {
 	for (int i = 0; i < t->n_pairs; i++) {
-		int s = t->pairs[i].subject, p = t->pairs[i].baseline;
-		const struct totals *a = &t->totals[s], *b = &t->totals[p];
+		struct testbed_gain g = gain_of(t, &t->pairs[i], exact);
 
-		fprintf(to, "%-28s %-16s", i ? "" : name, t->exp->policies[p].label);
-		for (int o = 0; o < 2; o++)
-			print_number(to, gain(a->jct_s[o], b->jct_s[o]));
-		print_number(to, exact ? gain(a->jct_s[1], b->jct_s[1]) - gain(exact[s].jct_s[1], exact[p].jct_s[1]) : 0);
-		for (int o = 0; o < 2; o++)
-			print_number(to, gain(a->cost_usd[o], b->cost_usd[o]));
-		print_number(to, exact ? gain(a->cost_usd[1], b->cost_usd[1]) -
-				       gain(exact[s].cost_usd[1], exact[p].cost_usd[1]) : 0);
-		fputc('\n', to);
+		if (t->rows) {
+			json_array_append_new(t->rows, row_json(t, v, &t->pairs[i], &g));
+			continue;
+		}
+		fprintf(t->to, "%-28s %-16s", i ? "" : v->text, t->exp->policies[t->pairs[i].baseline].label);
+		for (int o = 0; o < 3; o++)
+			print_number(t->to, g.jct[o]);
+		for (int o = 0; o < 3; o++)
+			print_number(t->to, g.cost[o]);
+		fputc('\n', t->to);
 	}
 }
 
-static void print_head(const struct testbed_run *t, FILE *to)
+static void print_head(const struct testbed_run *t)
 {
-	fprintf(to, "%s: gain of %s over each baseline in %%, by event simulation and measured; change of the measured\n"
+	fprintf(t->to, "%s: gain of %s over each baseline in %%, by event simulation and measured; change of the measured\n"
 		"gain against the exact view, in points\n\n%-28s %-16s %9s %9s %9s %9s %9s %9s\n%-28s %-16s %9s %9s %9s %9s %9s %9s\n",
 		t->exp->name, t->exp->policies[0].label, "view", "against", "JCT", "JCT", "JCT", "cost", "cost", "cost",
 		"", "", "event-sim", "measured", "change", "event-sim", "measured", "change");
 }
 
-int robust_on_testbed(const struct experiment *exp, const struct robust_testbed *o, const struct run_options *run,
-		      FILE *to, struct bace_err *e)
+static int show_views(struct testbed_run *t, const struct totals *exact, struct bace_err *e)
 {
-	struct testbed_run t = { .exp = exp, .o = o, .run = *run };
+	const struct robust_testbed *o = t->o;
+	int rc = 0;
+
+	for (int k = 0; k < o->n_views * o->n_seeds && !rc; k++) {
+		struct named_view v = { .spec = &o->views[k / o->n_seeds], .seed = t->exp->seed + (uint64_t)(k % o->n_seeds) };
+		char delay[BACE_FMT_MAX];
+
+		snprintf(v.text, sizeof(v.text), "%s late, %.0f %%, seed %llu", bace_fmt_time(delay, v.spec->delay_s),
+			 100 * v.spec->bandwidth_noise, (unsigned long long)v.seed);
+		rc = run_view(t, v.spec, v.seed, e);
+		if (!rc)
+			show_gains(t, &v, exact);
+	}
+	return rc;
+}
+
+static int print_rows(const struct testbed_run *t, struct bace_err *e)
+{
+	json_t *all = json_pack("{s:s, s:O}", "experiment", t->exp->name, "gains", t->rows);
+	int rc = all && !json_dumpf(all, t->to, JSON_INDENT(1)) && fputc('\n', t->to) == '\n' ? 0 :
+		 bace_fail(e, EIO, "write the gains");
+
+	json_decref(all);
+	return rc;
+}
+
+static int on_testbed(struct testbed_run *t, struct totals *exact, struct totals *now, struct bace_err *e)
+{
+	bool reports = t->run.reports;
+	int rc;
+
+	/* A moment that an earlier view led to is not measured again. */
+	t->run.reuse = true;
+	/* The exact view is the truth, whatever agents say of it. */
+	t->run.reports = false;
+	t->totals = exact;
+	rc = run_view(t, &(struct view_spec){ 0 }, t->exp->seed, e);
+	if (rc)
+		return rc;
+	if (!t->rows)
+		print_head(t);
+	show_gains(t, &(struct named_view){ .text = "exact", .seed = t->exp->seed }, NULL);
+	t->totals = now;
+	t->run.reports = reports;
+	rc = show_views(t, exact, e);
+	return rc || !t->rows ? rc : print_rows(t, e);
+}
+
+int robust_on_testbed(const struct experiment *exp, const struct robust_testbed *o, const struct run_options *run,
+		      bool json, FILE *to, struct bace_err *e)
+{
+	struct testbed_run t = { .exp = exp, .o = o, .run = *run, .to = to };
 	CLEANUP_FREE struct totals *exact = calloc((size_t)exp->n_policies, sizeof(*exact));
 	CLEANUP_FREE struct totals *now = calloc((size_t)exp->n_policies, sizeof(*now));
-	CLEANUP_FREE struct robust_pair *pairs = NULL;
 	int rc;
 
 	if (!exact || !now)
 		return bace_fail(e, ENOMEM, "%d policies: out of memory", exp->n_policies);
 	if (!exp->oracle_measured)
 		return bace_fail(e, EINVAL, "%s: needs `measured' among its oracles", exp->name);
-	rc = robust_pairs(exp, &pairs, &t.n_pairs, e);
+	rc = robust_pairs(exp, &t.pairs, &t.n_pairs, e);
 	if (rc)
 		return rc;
-	t.pairs = pairs;
-	/* A moment that an earlier view led to is not measured again. */
-	t.run.reuse = true;
-	/* The exact view is the truth, whatever agents say of it. */
-	t.run.reports = false;
-	t.totals = exact;
-	rc = run_view(&t, &(struct view_spec){ 0 }, exp->seed, e);
-	if (rc)
-		return rc;
-	print_head(&t, to);
-	print_gains(&t, "exact", NULL, to);
-	t.totals = now;
-	t.run.reports = run->reports;
-	for (int v = 0; v < o->n_views && !rc; v++) {
-		for (int i = 0; i < o->n_seeds && !rc; i++) {
-			char name[64], delay[BACE_FMT_MAX];
-
-			snprintf(name, sizeof(name), "%s late, %.0f %%, seed %llu",
-				 bace_fmt_time(delay, o->views[v].delay_s), 100 * o->views[v].bandwidth_noise,
-				 (unsigned long long)(exp->seed + (uint64_t)i));
-			rc = run_view(&t, &o->views[v], exp->seed + (uint64_t)i, e);
-			if (!rc)
-				print_gains(&t, name, exact, to);
-		}
-	}
+	t.rows = json ? json_array() : NULL;
+	rc = json && !t.rows ? bace_fail(e, ENOMEM, "out of memory") : on_testbed(&t, exact, now, e);
+	json_decref(t.rows);
+	free(t.pairs);
 	return rc;
 }

@@ -26,9 +26,10 @@ static int use_launcher(struct execution *x, struct launch_options *l, const cha
 	struct bace_err e = { 0 };
 
 	if (l->kind == LAUNCH_LAB) {
-		if (l->controller || l->key_path || l->agent_path || l->wait_s > 0)
-			return cmd_misuse(&cmd_run, "--controller, --key, --agent and --wait: only with "
-					  "--launcher manual, ssh or slurm");
+		if (l->controller || l->key_path || l->agent_path || l->wait_s > 0 || l->allow_control_interface ||
+		    l->replace_foreign)
+			return cmd_misuse(&cmd_run, "--controller, --key, --agent, --wait, --allow-control-interface and "
+					  "--replace: only with --launcher manual, ssh or slurm");
 		return 0;
 	}
 	x->o.launch = l;
@@ -47,7 +48,7 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 		{ "reuse", 0, NULL, 'r' }, { "resume", 1, NULL, 'R' }, { "reports", 0, NULL, 'p' },
 		{ "no-timeline", 0, NULL, 't' }, { "launcher", 1, NULL, 'l' },
 		{ "controller", 1, NULL, 'c' }, { "key", 1, NULL, 'k' }, { "agent", 1, NULL, 'a' },
-		{ "wait", 1, NULL, 'w' }, { "allow-control-interface", 0, NULL, 'i' }, { 0 } };
+		{ "wait", 1, NULL, 'w' }, { "allow-control-interface", 0, NULL, 'i' }, { "replace", 0, NULL, 'x' }, { 0 } };
 	int c, rc = 0;
 
 	x->o.keep_timeline = true;
@@ -66,6 +67,7 @@ static int parse(struct execution *x, struct launch_options *l, int argc, char *
 		case 'k': l->key_path = optarg; break;
 		case 'a': l->agent_path = optarg; break;
 		case 'i': l->allow_control_interface = true; break;
+		case 'x': l->replace_foreign = true; break;
 		case 'w': rc = wait_for(l, optarg); break;
 		default: return cmd_misuse(&cmd_run, "bad options");
 		}
@@ -100,7 +102,7 @@ const struct command cmd_run = {
 	.usage = "bace run EXPERIMENT.cfg [--backend auto|netem|nfqueue|uml] [-o REPORT.html]\n"
 		 "           [--no-report] [--reuse] [--resume RUN] [--reports] [--no-timeline]\n"
 		 "       ... --launcher manual|ssh|slurm --controller ADDR:PORT --key FILE\n"
-		 "           [--agent PATH] [--wait T] [--allow-control-interface]\n\n"
+		 "           [--agent PATH] [--wait T] [--allow-control-interface] [--replace]\n\n"
 		 "Places the experiment's jobs with each of its policies, predicts their step\n"
 		 "times, runs every placement as worker processes over shaped links, and prints\n"
 		 "predicted against measured. All rows go to the store.\n\n"
@@ -120,6 +122,7 @@ const struct command cmd_run = {
 		 "  --key          the master key, of `bace keygen'\n"
 		 "  --agent        bace-agent on the hosts (default: the path of the one here)\n"
 		 "  --wait         for all agents to connect (default: 45s ssh, 60s slurm, 10min manual)\n"
-		 "  --allow-control-interface  shape the interface of the default route, too",
+		 "  --allow-control-interface  shape the interface of the default route, too\n"
+		 "  --replace      save a qdisc that somebody made on a host, shape, and put it back after",
 	.run = run,
 };

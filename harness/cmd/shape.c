@@ -14,22 +14,7 @@ static const struct command *const subcommands[] = {
 /* ---- shared by the subcommands ---- */
 int shape_exit(const struct bace_err *e)
 {
-	switch (e->errnum) {
-	case EINVAL:
-	case ENODEV:
-	case ENETDOWN:
-	case EEXIST:
-	case ENOTSUP:
-	case ENOENT:
-	case EISCONN:			/* the interface of the default route */
-		return BACE_EXIT_INPUT;
-	case EPERM:
-	case EACCES:
-	case ENOSYS:
-		return BACE_EXIT_ENV;
-	default:
-		return BACE_EXIT_FAILED;
-	}
+	return cmd_exit_of(e->errnum, true);
 }
 
 int shape_take_at(const struct command *c, const char *text, int64_t *at_ns)

@@ -19,6 +19,30 @@ void output_path(const char *key, const char *path)
 	json_decref(j);
 }
 
+char *output_beside(const char *store, const char *id, const char *suffix)
+{
+	CLEANUP_FREE char *path = store ? strdup(store) : store_default_path();
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	char *out = NULL;
+
+	if (!path || asprintf(&out, "%.*s%s%s", slash ? (int)(slash - path) + 1 : 0, path, id, suffix) < 0)
+		return NULL;
+	return out;
+}
+
+int stored_beside(const struct command *c, const struct cmd_globals *g, struct store *s, const char *run,
+		  const char *suffix, char **out)
+{
+	struct bace_err e = { 0 };
+	char id[32];
+	int rc = store_find_run(s, run, id, &e);
+
+	if (rc)
+		return stored_fail(c, rc, &e);
+	*out = output_beside(g->store, id, suffix);
+	return *out ? 0 : cmd_error(c, BACE_EXIT_FAILED, "out of memory");
+}
+
 int stored_fail(const struct command *c, int rc, const struct bace_err *e)
 {
 	switch (rc) {

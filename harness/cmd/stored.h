@@ -26,6 +26,12 @@ int output_end(struct output *o);
 
 /* For machines: {"KEY": "PATH"}. */
 void output_path(const char *key, const char *path);
+/* Where what is written of a run goes unless told: ID and the suffix, beside the store
+ * (NULL: the default one). malloc'd; NULL: out of memory. */
+char *output_beside(const char *store, const char *id, const char *suffix);
+/* The same of a run as typed, which is looked up; 0 or an enum bace_exit, said. */
+int stored_beside(const struct command *c, const struct cmd_globals *g, struct store *s, const char *run,
+		  const char *suffix, char **out);
 
 /* Prints how the second run differs from the first; limit: a fraction, NaN none. */
 int diff_stored(const struct command *c, const struct cmd_globals *g, const char *first, const char *second,

@@ -13,6 +13,7 @@ static int write_file(struct store *s, const char *run, const char *path, struct
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
 	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
+	CLEANUP_FREE char *beside = NULL;
 	const char *path = NULL;
 	struct store *s = NULL;
 	struct bace_err e = { 0 };
@@ -26,15 +27,15 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	}
 	if (optind != argc - 1)
 		return cmd_misuse(&cmd_trace, "one run is needed");
-	if (!path)
-		return cmd_misuse(&cmd_trace, "-o FILE.json is needed");
 	rc = stored_open(&cmd_trace, g, false, &s);
-	if (rc)
-		return rc;
-	rc = write_file(s, argv[optind], path, &e);
+	if (!rc && !path)
+		rc = stored_beside(&cmd_trace, g, s, argv[optind], ".trace.json", &beside);
+	path = path ? path : beside;
+	if (!rc && (rc = write_file(s, argv[optind], path, &e)))
+		rc = stored_fail(&cmd_trace, rc, &e);
 	store_close(s);
 	if (rc)
-		return stored_fail(&cmd_trace, rc, &e);
+		return rc;
 	if (g->json)
 		output_path("trace", path);
 	else if (!g->quiet)
@@ -45,8 +46,9 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 const struct command cmd_trace = {
 	.name = "trace",
 	.summary = "write a run's timeline for Perfetto",
-	.usage = "bace trace RUN -o FILE.json\n\n"
+	.usage = "bace trace RUN [-o FILE.json]\n\n"
 		 "Chrome trace-event JSON: a process a region's host, a thread a stage, a flow a\n"
-		 "message, counters the messages on every link.",
+		 "message, counters the messages on every link. It is written beside the store, as\n"
+		 "RUN.trace.json, unless -o says where.",
 	.run = run,
 };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "harness/cmd/cmd.h"
 #include "harness/cmd/trace_models.h"
 #include "harness/sim/tracegen.h"
@@ -18,6 +19,7 @@ struct args {
 	const char *out, *csv, *import, *format, *columns, *models, *models_file;
 	bool only_completed, has_jobs;
 	int errors, synthetic_options;
+	struct trace_skipped skipped;
 	struct trace_shape shape;
 	struct trace_work work;
 	double scale_arrivals, scale_durations;
@@ -234,7 +236,6 @@ static int draw_or_read(struct args *a, struct trace *t, struct bace_diags *d, s
 {
 	const char *format = a->format ? a->format : "csv";
 	struct trace_columns columns;
-	struct trace_skipped skipped;
 	int rc;
 
 	if (!a->import)
@@ -242,20 +243,20 @@ static int draw_or_read(struct args *a, struct trace *t, struct bace_diags *d, s
 	if (!strcmp(format, "philly")) {
 		if (a->columns)
 			return bace_fail(e, EINVAL, "--columns: Philly's log is JSON, it has none");
-		rc = trace_read_philly(a->import, a->only_completed, t, &skipped, d, e);
+		rc = trace_read_philly(a->import, a->only_completed, t, &a->skipped, d, e);
 	} else {
 		if (!trace_columns_known(format, &columns))
 			return bace_fail(e, EINVAL, "--format %s: must be csv, philly, helios or acme", format);
 		if (a->columns && trace_columns_set(&columns, a->columns, e))
 			return bace_err_context(e, "--columns");
-		rc = trace_read_csv(a->import, &columns, a->only_completed, t, &skipped, d, e);
+		rc = trace_read_csv(a->import, &columns, a->only_completed, t, &a->skipped, d, e);
 	}
 	if (rc)
 		return rc;
 	fprintf(stderr, "%s: %zu jobs; left out: %zu without a GPU, %zu that never ran", a->import, t->n,
-		skipped.no_gpu, skipped.never_ran);
+		a->skipped.no_gpu, a->skipped.never_ran);
 	if (a->only_completed)
-		fprintf(stderr, ", %zu not completed", skipped.not_completed);
+		fprintf(stderr, ", %zu not completed", a->skipped.not_completed);
 	fputc('\n', stderr);
 	if (a->has_jobs)
 		trace_normalise(t, (size_t)a->shape.n_jobs);
@@ -280,24 +281,47 @@ static int scale(const struct args *a, struct trace *t, struct bace_err *e)
 	return 0;
 }
 
-static void warn_small(const struct trace *t)
+static size_t n_small(const struct trace *t)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n; i++)
 		n += t->v[i].is_small;
+	return n;
+}
+
+static void warn_small(const struct trace *t)
+{
+	size_t n = n_small(t);
+
 	if (n)
 		fprintf(stderr, "%zu of %zu jobs are worth less than half a step, and do one: raise --scale-durations, "
 			"or name smaller --models\n", n, t->n);
+}
+
+static bool is_stdout(const char *path)
+{
+	return !path || !strcmp(path, "-");
+}
+
+static int print_json(const struct args *a, const struct trace *t, struct bace_err *e)
+{
+	json_t *j = json_pack("{s:I, s:I, s:{s:I, s:I, s:I}}", "jobs", (json_int_t)t->n, "small", (json_int_t)n_small(t),
+			      "left_out", "no_gpu", (json_int_t)a->skipped.no_gpu, "never_ran",
+			      (json_int_t)a->skipped.never_ran, "not_completed", (json_int_t)a->skipped.not_completed);
+	int rc = j && !json_dumpf(j, stdout, JSON_INDENT(1)) && putchar('\n') == '\n' ? 0 :
+		 bace_fail(e, EIO, "write to standard output");
+
+	json_decref(j);
+	return rc;
 }
 
 static int write_to(const char *path, const struct args *a, const struct trace *t, const char *about,
 		    struct bace_err *e)
 {
 	struct bace_outfile out = { 0 };
-	bool to_stdout = !path || !strcmp(path, "-");
-	int rc = to_stdout ? 0 : bace_outfile_open(path, &out, e);
-	FILE *f = to_stdout ? stdout : out.f;
+	int rc = is_stdout(path) ? 0 : bace_outfile_open(path, &out, e);
+	FILE *f = is_stdout(path) ? stdout : out.f;
 
 	if (rc)
 		return rc;
@@ -332,6 +356,8 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 
 	if (rc)
 		return rc;
+	if (g->json && (a.csv ? a.out && is_stdout(a.out) : is_stdout(a.out)))
+		return cmd_misuse(&cmd_trace_gen, "--json says what was made: -o FILE for the jobs themselves");
 	rc = trace_models(a.models_file, a.models, &models, &a.work.n_models, &d, &e);
 	a.work.models = models;
 	if (!rc)
@@ -344,6 +370,8 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		warn_small(&t);
 	if (!rc)
 		rc = write_out(&a, &t, &e);
+	if (!rc && g->json)
+		rc = print_json(&a, &t, &e);
 	bace_diags_print(&d, stderr);
 	if (rc)
 		rc = d.n ? BACE_EXIT_INPUT :
@@ -379,6 +407,8 @@ const struct command cmd_trace_gen = {
 		 "               with --columns; keys name, arrival, gpus, duration, start, end, state;\n"
 		 "               times are seconds or dates\n"
 		 "  --completed  only jobs that completed\n"
-		 "  --jobs       how many are drawn (60), or taken from the beginning (all); at most 50000",
+		 "  --jobs       how many are drawn (60), or taken from the beginning (all); at most 50000\n\n"
+		 "With `bace --json trace-gen' how many jobs were written and left out is on standard\n"
+		 "output, the jobs in the files of -o and --csv.",
 	.run = run,
 };

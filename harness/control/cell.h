@@ -113,6 +113,14 @@ void cell_launch(struct cell_run *r);
 void cell_connect(struct cell_run *r);
 void cell_go(struct cell_run *r);
 
+/* ---- cell_loss.c ---- */
+/* Do `lost' packets fit a loss of that share of all, each by itself, when `came' more
+ * came through? bundle: so many of those at most may have been one to what loses them.
+ * Pure. */
+bool cell_loss_as_asked(double loss, double came, double lost, double bundle);
+/* Of the links that end at this host, those that are to lose packets. */
+void cell_check_loss(struct cell_run *r, const struct host *h);
+
 /* ---- cell.c ---- */
 /* One of the counters that it waited for is there. */
 void cell_counted(struct cell_run *r);

@@ -322,6 +322,7 @@ int cell_check(struct cell_run *r, struct bace_err *e)
 		if (cell_reads(r, &r->c->hosts[i])) {
 			check_interface(r, &r->c->hosts[i]);
 			check_delay(r, &r->c->hosts[i]);
+			cell_check_loss(r, &r->c->hosts[i]);
 		}
 	check_compute(r);
 	check_barrier(r);

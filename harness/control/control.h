@@ -282,7 +282,8 @@ int controller_view(struct controller *c, struct tb_view_link *out, struct bace_
  * known is what no probe of this look crossed. out[n_regions * n_regions], as
  * controller_view's, without used_bps. -ECANCELED: see controller_config. */
 int controller_look(struct controller *c, double seconds, struct tb_view_link *out, struct bace_err *e);
-/* malloc'd JSON: per host kernel, versions, sysctls that matter. */
+/* malloc'd JSON: per host kernel, versions, sysctls that matter, and how it reaches
+ * the other regions now: "routes": {control: DEV, to: {REGION: {dev, initcwnd, initrwnd}}}. */
 int controller_inventory(struct controller *c, char **json, struct bace_err *e);
 
 #endif

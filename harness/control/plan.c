@@ -136,35 +136,3 @@ int controller_plan(struct controller *c, struct bace_err *e)
 
 	return task_run(c, &p.task, e);
 }
-
-/* ---- inventory ---- */
-
-struct inventory_task {
-	struct task task;
-	char *json;
-};
-
-static void start_inventory(struct controller *c, struct task *t)
-{
-	struct inventory_task *x = (struct inventory_task *)t;
-	json_t *all = json_object();
-
-	for (int i = 0; i < c->n_hosts; i++)
-		if (c->hosts[i].inventory) {
-			json_object_set_new(c->hosts[i].inventory, "clock", clock_describe(&c->hosts[i]));
-			json_object_set(all, c->hosts[i].spec->name, c->hosts[i].inventory);
-		}
-	x->json = json_dumps(all, JSON_INDENT(1) | JSON_SORT_KEYS);
-	json_decref(all);
-	task_finish(c, t, x->json ? 0 : bace_fail(&t->e, ENOMEM, "inventory: out of memory"));
-}
-
-int controller_inventory(struct controller *c, char **json, struct bace_err *e)
-{
-	struct inventory_task x = { .task.start = start_inventory };
-	int rc = task_run(c, &x.task, e);
-
-	if (!rc)
-		*json = x.json;
-	return rc;
-}

@@ -48,7 +48,7 @@ static const char *uml_missing(void)
 
 static int refuse(struct bace_err *e, const char *backend, const char *why)
 {
-	return bace_fail(e, ENOTSUP, "backend %s: %s", backend, why);
+	return bace_fail(e, ENOSYS, "backend %s: %s", backend, why);
 }
 
 static int say(char **why, enum backend_kind k, enum backend_kind *chosen, const char *fmt, ...)
@@ -76,7 +76,7 @@ static int choose_auto(const struct native *n, const struct utsname *u, enum bac
 	if (!no_uml)
 		return say(why, BACKEND_UML, chosen, "%s%s: a kernel with netem in User-Mode Linux",
 			   n->usable ? "this kernel has neither sch_netem nor NFQUEUE" : n->why, "");
-	return bace_fail(e, ENOTSUP, "no backend: %s; and %s",
+	return bace_fail(e, ENOSYS, "no backend: %s; and %s",
 			 n->usable ? "this kernel has neither sch_netem nor NFQUEUE (iptables missing?)" :
 			 n->why, no_uml);
 }

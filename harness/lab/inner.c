@@ -80,6 +80,13 @@ static int load(struct inner *in, struct bace_err *e)
 	return lab_net_build(&in->scaled, t->hosts_per_region, &in->net, e);
 }
 
+/* By which it is known, until it ends. */
+static char *name_of(const struct inner *in, const char *what, int i, char name[80])
+{
+	snprintf(name, 80, "%s of %s", what, in->net.hosts[i].name);
+	return name;
+}
+
 static int start_shaperd(struct inner *in, int i, struct bace_err *e)
 {
 	const struct lab_host *h = &in->net.hosts[i];
@@ -90,10 +97,10 @@ static int start_shaperd(struct inner *in, int i, struct bace_err *e)
 		return rc;
 	snprintf(sock, sizeof(sock), SOCKET_DIR "/%s.sock", h->name);
 	snprintf(state, sizeof(state), SOCKET_DIR "/%s.state", h->name);
-	snprintf(name, sizeof(name), "shaperd of %s", h->name);
+	unlink(sock);		/* of one that died: wait_shaperds waits for its successor's */
 	char *argv[] = { path, "--socket", sock, "--state", state, NULL };
 
-	return proc_spawn(name, &(struct proc_spec){ .ns = &in->lab.ns[i], .path = path,
+	return proc_spawn(name_of(in, "shaperd", i, name), &(struct proc_spec){ .ns = &in->lab.ns[i], .path = path,
 			  .argv = argv }, e);
 }
 
@@ -110,11 +117,10 @@ static int start_agent(struct inner *in, int i, struct bace_err *e)
 	*strrchr(worker, '/') = '\0';
 	snprintf(sock, sizeof(sock), SOCKET_DIR "/%s.sock", h->name);
 	snprintf(to, sizeof(to), LAB_MGMT_ADDR ":%u", controller_port(in->controller));
-	snprintf(name, sizeof(name), "agent of %s", h->name);
 	char *argv[] = { path, "--controller", to, "--key", KEY_PATH, "--name", (char *)h->name,
 			 "--shaperd", sock, "--worker-dir", worker, NULL };
 
-	return proc_spawn(name, &(struct proc_spec){ .ns = &in->lab.ns[i], .path = path,
+	return proc_spawn(name_of(in, "agent", i, name), &(struct proc_spec){ .ns = &in->lab.ns[i], .path = path,
 			  .argv = argv, .drop_privilege = true }, e);
 }
 
@@ -185,6 +191,39 @@ static int bring_up(struct inner *in, struct bace_err *e)
 	if (!rc)
 		rc = controller_plan(in->controller, e);
 	return rc;
+}
+
+static int start_again(struct inner *in, const char *what, int i, struct bace_err *e)
+{
+	char name[80], line[160];
+
+	snprintf(line, sizeof(line), "the %s is gone; starting it again", name_of(in, what, i, name));
+	progress(in, line);
+	return strcmp(what, "agent") ? start_shaperd(in, i, e) : start_agent(in, i, e);
+}
+
+/* What died since the last request is started again: that cell was invalid, the next
+ * need not be. */
+static int mend(struct inner *in, struct bace_err *e)
+{
+	static const char *const kinds[] = { "shaperd", "agent" };
+	bool any = false;
+	char name[80];
+	int rc = 0;
+
+	for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
+		for (int i = 0; !rc && i < in->net.n_hosts; i++) {
+			if (proc_lives(name_of(in, kinds[k], i, name)))
+				continue;
+			any = true;
+			rc = start_again(in, kinds[k], i, e);
+		}
+	if (!any || rc)
+		return rc;
+	rc = wait_shaperds(in, e);
+	if (!rc)
+		rc = controller_wait_hosts(in->controller, HELLO_TIMEOUT_S, e);
+	return rc ? rc : controller_plan(in->controller, e);
 }
 
 static json_t *serve_run(struct inner *in, const json_t *req, struct bace_err *e)
@@ -259,6 +298,8 @@ static json_t *serve(struct inner *in, const char *op, const json_t *req, struct
 		bace_fail(e, EPROTO, "%s before open", op);
 		return NULL;
 	}
+	if (mend(in, e))
+		return NULL;
 	if (!strcmp(op, "run"))
 		return serve_run(in, req, e);
 	if (!strcmp(op, "script"))

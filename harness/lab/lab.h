@@ -78,7 +78,7 @@ uint64_t lab_socket_buffer_max(const struct cluster *scaled, const struct lab_tr
 
 /* ---- backends ---- */
 /* The best backend that this machine can do, or the one wanted; *why is a
- * malloc'd sentence. -ENOTSUP when the wanted one cannot: err says what to
+ * malloc'd sentence. -ENOSYS when the wanted one cannot: err says what to
  * install. */
 int lab_choose_backend(enum backend_kind wanted, enum backend_kind *chosen, char **why,
 		       struct bace_err *e);

@@ -37,7 +37,7 @@ int lab_find_program(const char *self, const char *name, char path[4096], struct
 		if (!access(path, X_OK))
 			return 0;
 	}
-	return bace_fail(e, ENOENT, "%s is not beside %s: the installation is incomplete", name, self);
+	return bace_fail(e, ENOPKG, "%s is not beside %s: the installation is incomplete", name, self);
 }
 
 static int drop_all_capabilities(void)
@@ -96,6 +96,17 @@ int proc_spawn(const char *name, const struct proc_spec *s, struct bace_err *e)
 	}
 	pthread_mutex_unlock(&procs.lock);
 	return pid < 0 ? bace_fail_errno(e, errno, "start %s", name) : 0;
+}
+
+bool proc_lives(const char *name)
+{
+	bool lives = false;
+
+	pthread_mutex_lock(&procs.lock);
+	for (int i = 0; i < procs.n && !lives; i++)
+		lives = !strcmp(procs.v[i].name, name);
+	pthread_mutex_unlock(&procs.lock);
+	return lives;
 }
 
 static void report_death(pid_t pid, int status)

@@ -11,8 +11,10 @@ struct proc_spec {
 	bool drop_privilege;		/* all capabilities, and no way back */
 };
 
-/* Starts it; the pid is kept with its name for the log and for proc_kill_all. */
+/* Starts it; the pid is kept with its name, which is its alone. */
 int proc_spawn(const char *name, const struct proc_spec *s, struct bace_err *e);
+/* Is what was started by that name still there, as far as has been noticed? */
+bool proc_lives(const char *name);
 /* Reaps for ever in a thread of its own: a PID 1 must, and a death of what was
  * started is worth a line. Once per process. */
 int proc_reaper_start(struct bace_err *e);

@@ -37,10 +37,15 @@ extern const struct launcher launcher_manual, launcher_ssh, launcher_slurm;
 const struct launcher *launcher_of(enum launcher_kind k);
 
 /* ---- steady.c ---- */
-/* Adds what a host's settings, as its agent told them, lack of `wan = "steady"';
- * nothing where all is well. c: scaled. */
+/* These add a line of what is to be known, or nothing where all is well. c: scaled;
+ * inventory: the host's, as controller_inventory has it. */
+/* What its settings and routes lack of `wan = "steady"'. */
 void launch_steady_host(const struct cluster *c, const struct lab_traffic *t, const struct cluster_host *h,
-			const json_t *sysctls, struct bace_buf *out);
+			const json_t *inventory, struct bace_buf *out);
+/* That it shapes the interface by which its agent reaches the controller. */
+void launch_control_interface(const struct tb_host *h, const json_t *inventory, struct bace_buf *out);
+/* Whose GSO packets nobody bounds. */
+void launch_unbounded(const struct cluster *c, const struct lab_traffic *t, struct bace_buf *out);
 
 /* ---- one process a host ---- */
 struct hands;

@@ -20,12 +20,13 @@ struct launch_options {
 	const char *key_path;		/* the master key */
 	const char *agent_path;		/* of bace-agent on the hosts */
 	bool allow_control_interface;	/* shape the interface of the default route, too */
+	bool replace_foreign;		/* save, replace and put back a root qdisc that somebody made */
 	double wait_s;			/* for all agents to connect; 0: the launcher's default */
 };
 
 const char *launcher_name(enum launcher_kind k);
 int launcher_from_name(const char *name, enum launcher_kind *out);
-/* Can this launcher work here, with this cluster? -EINVAL: bad input; -ENOTSUP:
+/* Can this launcher work here, with this cluster? -EINVAL: bad input; -ENOSYS:
  * the environment cannot. */
 int launch_check(const struct launch_options *o, const struct cluster *c, struct bace_err *e);
 
@@ -34,7 +35,7 @@ int launch_net(const struct cluster *c, struct lab_net *out, struct bace_err *e)
 /* What each host shapes: gateways, and hosts of regions without one, which share
  * their region's links (harness/control divides them). */
 int launch_topology(const struct cluster *scaled, const struct lab_traffic *t, enum delay_kind delay,
-		    bool allow_control_interface, struct tb_topology *out, struct bace_err *e);
+		    const struct launch_options *o, struct tb_topology *out, struct bace_err *e);
 
 struct launch_config {
 	const struct launch_options *o;
@@ -58,5 +59,8 @@ int launched_verify(struct launched *l, int n, struct tb_verify *pairs, double g
 int launched_look(struct launched *l, double seconds, struct tb_view_link *out, struct bace_err *e);
 int launched_inventory(struct launched *l, char **json, struct bace_err *e);
 const struct lab_net *launched_net(const struct launched *l);
+/* What hosts lack of the experiment's `wan', a line a host, as it was when they were
+ * brought up; NULL: there is no number i. */
+const char *launched_lacks(const struct launched *l, size_t i);
 
 #endif

@@ -18,7 +18,8 @@ struct launched {
 	struct controller *controller;
 	struct hands *hands;
 	uint8_t master[WIRE_KEY_BYTES];
-	bool planned;
+	size_t n_lacks, cap_lacks;
+	char **lacks;
 };
 
 static void progress(const struct launched *l, const char *fmt, ...) BACE_PRINTF(2, 3);
@@ -100,23 +101,46 @@ static int gather(struct launched *l, double wait_s, struct bace_err *e)
 	}
 }
 
-/* What a lab would have set, and who runs agents as a user cannot. */
-static void advise(const struct launched *l)
+/* Says it, if there is something to say; takes it. */
+static char *say(const struct launched *l, struct bace_buf *b)
+{
+	if (b->len)
+		progress(l, "%s", b->p);
+	return b->p;
+}
+
+static int keep_lack(struct launched *l, char *text, struct bace_err *e)
+{
+	if (!text || !BACE_PUSH(l->lacks, l->n_lacks, l->cap_lacks, text))
+		return 0;
+	free(text);
+	return bace_fail(e, ENOMEM, "launch: out of memory");
+}
+
+/* What a lab would have set, and who runs agents as a user cannot; and what else
+ * is not as in a lab. */
+static int advise(struct launched *l, struct bace_err *e)
 {
 	CLEANUP_FREE char *text = NULL;
-	json_t *all = controller_inventory(l->controller, &text, NULL) ? NULL : json_loads(text, 0, NULL);
+	struct bace_buf b = { 0 };
+	int rc = controller_inventory(l->controller, &text, e);
+	json_t *all = rc ? NULL : json_loads(text, 0, NULL);
 
-	for (int i = 0; all && i < l->scaled.n_hosts; i++) {
-		const struct cluster_host *h = &l->scaled.hosts[i];
-		struct bace_buf b = { 0 };
+	for (int i = 0; !rc && i < l->scaled.n_hosts; i++) {
+		const json_t *its = json_object_get(all, l->scaled.hosts[i].name);
 
-		launch_steady_host(&l->scaled, &l->cfg.traffic, h,
-				   json_object_get(json_object_get(all, h->name), "sysctls"), &b);
-		if (b.len)
-			progress(l, "%s", b.p);
-		bace_buf_free(&b);
+		b = (struct bace_buf){ 0 };
+		launch_steady_host(&l->scaled, &l->cfg.traffic, &l->scaled.hosts[i], its, &b);
+		rc = keep_lack(l, say(l, &b), e);
+		b = (struct bace_buf){ 0 };
+		launch_control_interface(&l->topo.hosts[i], its, &b);
+		free(say(l, &b));
 	}
+	b = (struct bace_buf){ 0 };
+	launch_unbounded(&l->scaled, &l->cfg.traffic, &b);
+	free(say(l, &b));
 	json_decref(all);
+	return rc;
 }
 
 static int bring_up(struct launched *l, struct bace_err *e)
@@ -139,9 +163,7 @@ static int bring_up(struct launched *l, struct bace_err *e)
 		rc = controller_plan(l->controller, e);
 	if (!rc)
 		progress(l, "%d agents connected, links shaped and read back", l->topo.n_hosts);
-	if (!rc)
-		advise(l);
-	return rc;
+	return rc ? rc : advise(l, e);
 }
 
 /* Where several hosts share a link without a gateway, each has a part of its
@@ -181,7 +203,7 @@ int launched_open(const struct launch_config *cfg, struct launched **out, struct
 	if (!rc)
 		rc = launch_topology(&l->scaled, &l->cfg.traffic,
 				     cfg->backend == BACKEND_NETEM ? DELAY_NETEM : DELAY_NFQUEUE,
-				     cfg->o->allow_control_interface, &l->topo, e);
+				     cfg->o, &l->topo, e);
 	if (!rc)
 		rc = check_traces(l, e);
 	if (!rc)
@@ -203,6 +225,9 @@ void launched_close(struct launched *l)
 	lab_topology_free(&l->topo);
 	lab_traces_free(l->traces, l->n_traces);
 	lab_net_free(&l->net);
+	for (size_t i = 0; i < l->n_lacks; i++)
+		free(l->lacks[i]);
+	free(l->lacks);
 	cluster_scaled_free(&l->scaled);
 	OPENSSL_cleanse(l->master, sizeof(l->master));
 	free(l);
@@ -256,4 +281,9 @@ int launched_inventory(struct launched *l, char **json, struct bace_err *e)
 const struct lab_net *launched_net(const struct launched *l)
 {
 	return &l->net;
+}
+
+const char *launched_lacks(const struct launched *l, size_t i)
+{
+	return i < l->n_lacks ? l->lacks[i] : NULL;
 }

@@ -35,7 +35,7 @@ static char *read_nodes(const char *list, struct bace_err *e)
 		bace_buf_add(&b, chunk, n);
 	if (!p || pclose(p) || !b.len) {
 		bace_buf_free(&b);
-		bace_fail(e, ENOTSUP, "scontrol show hostnames %.80s: failed: is Slurm's scontrol in PATH?", list);
+		bace_fail(e, ENOSYS, "scontrol show hostnames %.80s: failed: is Slurm's scontrol in PATH?", list);
 		return NULL;
 	}
 	return b.p;
@@ -59,7 +59,7 @@ static int check(const struct launch_options *o, const struct cluster *c, struct
 	int n = 0;
 
 	if (!getenv("SLURM_JOB_ID") || !list)
-		return bace_fail(e, ENOTSUP, "--launcher slurm: not inside a Slurm allocation; e.g. "
+		return bace_fail(e, ENOSYS, "--launcher slurm: not inside a Slurm allocation; e.g. "
 				 "`salloc -N %d bace run ...'", c->n_hosts);
 	nodes = read_nodes(list, e);
 	if (!nodes)

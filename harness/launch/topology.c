@@ -82,7 +82,7 @@ static int shape_of(const struct cluster *c, const struct cluster_host *h, const
 }
 
 int launch_topology(const struct cluster *c, const struct lab_traffic *t, enum delay_kind delay,
-		    bool allow_control_interface, struct tb_topology *out, struct bace_err *e)
+		    const struct launch_options *o, struct tb_topology *out, struct bace_err *e)
 {
 	*out = (struct tb_topology){ .n_regions = c->n_regions };
 	out->region_names = calloc((size_t)c->n_regions, NAME_LEN);
@@ -99,7 +99,8 @@ int launch_topology(const struct cluster *c, const struct lab_traffic *t, enum d
 		h->region = from->region;
 		h->gateway = from->gateway;
 		snprintf(h->addr, sizeof(h->addr), "%.45s", from->address);
-		h->shape.allow_control_interface = allow_control_interface;
+		h->shape.allow_control_interface = o->allow_control_interface;
+		h->shape.replace_foreign = o->replace_foreign;
 		if (shape_of(c, from, t, delay, &h->shape))
 			goto nomem;
 	}

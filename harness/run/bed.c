@@ -11,6 +11,7 @@ struct bed_ops {
 	int (*inventory)(void *p, char **json, struct bace_err *e);
 	const struct lab_net *(*net)(const void *p);
 	const char *(*log_tail)(const void *p);
+	const char *(*lacks)(const void *p, size_t i);
 };
 
 struct bed {
@@ -55,7 +56,13 @@ static const char *lab_log(const void *p)
 	return testbed_log_tail(p);
 }
 
-static const struct bed_ops lab_ops = { lab_close, lab_run, lab_verify, lab_look, lab_inventory, lab_net, lab_log };
+static const char *lab_lacks(const void *p, size_t i)
+{
+	return NULL;
+}
+
+static const struct bed_ops lab_ops = { lab_close, lab_run, lab_verify, lab_look, lab_inventory, lab_net, lab_log,
+					lab_lacks };
 
 /* ---- real hosts ---- */
 
@@ -94,8 +101,13 @@ static const char *hosts_log(const void *p)
 	return "";
 }
 
+static const char *hosts_lacks(const void *p, size_t i)
+{
+	return launched_lacks(p, i);
+}
+
 static const struct bed_ops hosts_ops = { hosts_close, hosts_run, hosts_verify, hosts_look, hosts_inventory, hosts_net,
-					  hosts_log };
+					  hosts_log, hosts_lacks };
 
 static int open_hosts(const struct bed_config *cfg, struct bed *b, struct bace_err *e)
 {
@@ -172,4 +184,9 @@ const struct lab_net *bed_net(const struct bed *b)
 const char *bed_log_tail(const struct bed *b)
 {
 	return b->ops->log_tail(b->p);
+}
+
+const char *bed_lacks(const struct bed *b, size_t i)
+{
+	return b->ops->lacks(b->p, i);
 }

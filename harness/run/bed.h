@@ -20,6 +20,8 @@ int bed_verify(struct bed *b, int n, struct tb_verify *pairs, double goodput_s, 
 int bed_look(struct bed *b, double seconds, struct tb_view_link *out, struct bace_err *e);
 int bed_inventory(struct bed *b, char **json, struct bace_err *e);
 const struct lab_net *bed_net(const struct bed *b);
+/* launched_lacks; nothing of a lab. */
+const char *bed_lacks(const struct bed *b, size_t i);
 /* The last lines of a lab's log, for a failure's report; "" of real hosts, whose
  * errors carry their own. */
 const char *bed_log_tail(const struct bed *b);

@@ -138,6 +138,9 @@ static int open_testbed(struct run *r, struct bace_err *e)
 		rc = bed_inventory(r->bed, &inventory, e);
 	if (!rc)
 		rc = store_run_set_inventory(r->store, r->id, inventory, e);
+	/* Else its report would look like a lab's. */
+	for (size_t i = 0; !rc && bed_lacks(r->bed, i); i++)
+		rc = record_skip(r, "", "wan = steady is not in force", bed_lacks(r->bed, i), e);
 	return rc;
 }
 

@@ -38,16 +38,16 @@ def scales(program, profiles, directory):
 
 
 def testbed(program, profiles, directory):
-    p = bace(program, "--store", os.path.join(directory, "x.db"), "robust",
+    p = bace(program, "--json", "--store", os.path.join(directory, "x.db"), "robust",
              os.path.join(profiles, "experiments", "tiny.cfg"), "--testbed", "20ms:30", "--reports")
-    lines = p.stdout.splitlines()
-    exact = [x.split() for x in lines if x.startswith("exact")]
-    noisy = [x.split() for x in lines if x.startswith("20 ms late, 30 %, seed 1")]
-    assert len(exact) == 1 and len(noisy) == 1, p.stdout
-    # view, baseline, then event-sim, measured, change of JCT and cost
-    simulated, measured = float(exact[0][-6]), float(exact[0][-5])
-    if abs(simulated - measured) > 12:
+    gains = json.loads(p.stdout)["gains"]
+    assert [g["view"] for g in gains] == ["exact", "20 ms late, 30 %, seed 1"], p.stdout
+    assert [(g["delay_s"], g["noise"], g["seed"]) for g in gains] == [(0, 0, 1), (0.02, 0.3, 1)], p.stdout
+    exact, noisy = gains[0]["jct"], gains[1]["jct"]
+    if abs(exact["event_sim"] - exact["measured"]) > 0.12:
         raise Busy(p.stdout)
+    assert exact["change"] == 0, p.stdout
+    assert abs(noisy["measured"] - exact["measured"] - noisy["change"]) < 1e-9, p.stdout
     db = sqlite3.connect(os.path.join(directory, "x.db"))
     rows = db.execute("SELECT src, dst, value FROM monitor_sample WHERE quantity = 'capacity_bps'").fetchall()
     known = db.execute("SELECT count(*), min(value), max(value) FROM monitor_sample WHERE quantity = 'age_s'").fetchone()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Ctrl-C, SIGTERM and kill -9 of bace, of the lab's supervisor, of an agent, of a
 shaperd and of a worker, at several moments of a run: within 5 s no process,
-namespace, link, qdisc, iptables rule or temporary file is left.
+namespace, link, qdisc, iptables rule or temporary file is left. An agent and a shaperd
+that are killed in a cell are started again, and the run ends well.
 
 usage: leftovers.py BACE EXPERIMENT BACKEND [SEED]
 
@@ -11,14 +12,19 @@ that has it and is still there is a leftover.
 import glob
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import outcome  # noqa: E402
+
 DEADLINE_S = 5.0
 INSIDE = ("agent", "shaperd", "worker")     # must have been hit, so long after the first was there
+MENDED = ("agent", "shaperd")
 MOMENTS_S = [0.05, 0.3, 0.8, 1.5, 3.0, 5.0]
 SKIP = 77
 GONE = "was gone by itself"
@@ -93,6 +99,24 @@ def pick(token, what, outer, rng):
     return rng.choice(sorted(fit)) if fit else None
 
 
+def wait_in_cell(token, what, run):
+    """The agent of one end of a cell that crosses a link, or the shaperd of its region;
+    None: no such cell came. The probes before it have one worker a host."""
+    until = time.monotonic() + 60
+    while run.poll() is None and time.monotonic() < until:
+        lines = processes(token)
+        workers = [parent_of(p) for p, line in lines.items() if line.startswith("/") and "bace-worker" in line.split()[0]]
+        busy = sorted({p for p in workers if workers.count(p) > 1 and "bace-agent" in lines.get(p, "")})
+        if len(busy) > 1 and what == "agent":
+            return busy[0]
+        if len(busy) > 1:
+            words = lines[busy[0]].split()
+            region = words[words.index("--name") + 1].rsplit("-", 1)[0]
+            return next((p for p, line in lines.items() if f"/{region}-gw.sock" in line and "bace-shaperd" in line), None)
+        time.sleep(0.02)
+    return None
+
+
 def wait_for(token, what, run, at_s, rng):
     """One to hit, so long after the first came; None: none came, or the run ended before."""
     until = time.monotonic() + 60
@@ -117,7 +141,9 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
         run = subprocess.Popen(
             [bace, "--store", os.path.join(tmp, "x.db"), "run", experiment, "--backend", backend],
             env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        if what in INSIDE:
+        if what in MENDED:
+            victim = wait_in_cell(token, what, run)
+        elif what in INSIDE:
             victim = wait_for(token, what, run, at_s, rng)
         else:
             time.sleep(at_s)
@@ -150,7 +176,7 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
         left = processes(token)
         if run.poll() is None:
             run.kill()
-        run.communicate()
+        said = run.communicate()[1].decode(errors="replace")
         extra = [f for f in os.listdir(tmp) if not f.startswith("x.db") and not f.endswith(".html")]
     after = machine_state()
     if left:
@@ -164,9 +190,23 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
         return f"temporary files left: {extra}"
     if after != before:
         return "; ".join(f"{k}: {before[k]!r} became {after[k]!r}"[:300] for k in before if before[k] != after[k])
-    if what in ("agent", "shaperd") and run.returncode == 0:
-        return f"{what} was killed at {at_s} s and the run ended with status 0"
-    return None
+    if what not in MENDED:
+        return None
+    if not re.search(f"the {what} of [^ ]* is gone; starting it again", said):
+        return f"the {what} was not started again: {said[-1000:]}"
+    if outcome.busy(said) and run.returncode == 1:
+        raise outcome.Busy(said[-300:])
+    return f"the {what} was started again and the run ended with {run.returncode}: {said[-1000:]}" if run.returncode else None
+
+
+def tried(*args):
+    for _ in range(outcome.TRIES):
+        try:
+            why = one(*args)
+            return one(*args) if why and why.endswith(GONE) else why
+        except outcome.Busy as why:
+            busy = why
+    return f"too busy, {outcome.TRIES} times: {busy}"
 
 
 def main():
@@ -178,15 +218,13 @@ def main():
         ("bace", signal.SIGINT, MOMENTS_S), ("bace", signal.SIGTERM, MOMENTS_S[1:-1]),
         ("bace", signal.SIGKILL, MOMENTS_S), ("supervisor", signal.SIGKILL, MOMENTS_S)] for at in moments]
     plan += [((what, signal.SIGKILL), at) for what, at in
-             [("agent", 1.0), ("shaperd", 1.0), ("worker", 0.05), ("worker", 0.6)]]
+             [("agent", 0), ("shaperd", 0), ("worker", 0.05), ("worker", 0.6)]]
     before = machine_state()
     failures = 0
     for (what, sig), at_s in plan:
         at_s *= rng.uniform(0.8, 1.2)
         start = time.monotonic()
-        why = one(bace, experiment, backend, what, sig, at_s, rng, before)
-        if why and why.endswith(GONE):
-            why = one(bace, experiment, backend, what, sig, at_s, rng, before)
+        why = tried(bace, experiment, backend, what, sig, at_s, rng, before)
         print(f"{'FAILED' if why else 'ok'}: {sig.name} of {what} at {at_s:.2f} s"
               f" ({time.monotonic() - start:.1f} s){': ' + why if why else ''}", flush=True)
         failures += bool(why)

@@ -76,6 +76,19 @@ static void test_rate_changes(void **state)
 	tb_log_free(&log);
 }
 
+/* a-0's way to c, as the lab set it: (100 Mbit/s x 70 ms / 8 + 250000) / 1448 = 776.9 */
+static void check_route(const char *text)
+{
+	json_t *all = json_loads(text, 0, NULL), *routes = json_object_get(json_object_get(all, "a-0"), "routes");
+	json_t *to = json_object_get(json_object_get(routes, "to"), "c");
+
+	assert_string_equal(json_string_value(json_object_get(routes, "control")), "mgmt0");
+	assert_string_equal(json_string_value(json_object_get(to, "dev")), "eth0");
+	assert_int_equal(json_integer_value(json_object_get(to, "initcwnd")), 777);
+	assert_int_equal(json_integer_value(json_object_get(to, "initrwnd")), 777);
+	json_decref(all);
+}
+
 static void test_inventory(void **state)
 {
 	struct world *w = *state;
@@ -86,6 +99,7 @@ static void test_inventory(void **state)
 	assert_non_null(strstr(text, "\"gpus\""));
 	assert_non_null(strstr(text, "\"measured_rtt_ns\""));
 	assert_non_null(strstr(text, delay == DELAY_NETEM ? "\"delay\": \"netem\"" : "\"delay\": \"nfqueue\""));
+	check_route(text);
 	free(text);
 }
 

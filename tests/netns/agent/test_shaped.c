@@ -45,6 +45,37 @@ static void test_bytes(void **state)
 	cell_release(&cell);
 }
 
+/* The link from a to b, as b's gateway delays it. */
+static struct shape_link *from_a(struct world *w)
+{
+	struct shape_spec *s = &w->topo.hosts[1].shape;
+
+	for (int i = 0; i < s->n_links; i++)
+		if (s->links[i].region == 0)
+			return &s->links[i];
+	fail_msg("b-gw shapes nothing of a");
+	return NULL;
+}
+
+/* A loss that is not made is found by what made none; one that is made is no fault. */
+static void test_loss(void **state)
+{
+	struct world *w = *state;
+	struct bace_err e = { 0 };
+	struct tb_cell cell;
+	struct tb_result r;
+
+	cell_across(&cell, 2, 20000000, 200000);
+	from_a(w)->loss = 0.1;		/* of which no shaperd is told */
+	expect_invalid(w, &cell, "a to b: its delay lost 0 of ");
+	from_a(w)->loss = 0.02;
+	if (controller_plan(w->controller, &e))
+		fail_msg("%s", e.msg);
+	expect_valid(w, &cell, &r);
+	tb_result_free(&r);
+	cell_release(&cell);
+}
+
 /* ---- faults in the middle ---- */
 
 struct fault {
@@ -245,7 +276,7 @@ static void test_verify(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_bytes), cmocka_unit_test(test_loss),
 		cmocka_unit_test(test_verify),
 		cmocka_unit_test(test_shaperd_killed),
 		cmocka_unit_test(test_shaperd_stopped),

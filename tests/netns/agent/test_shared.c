@@ -141,7 +141,7 @@ static int setup(void **state)
 	network_up();
 	must(wire_key_generate("/run/key", &e), &e);
 	must(wire_key_load("/run/key", w.key, &e), &e);
-	must(launch_topology(&w.cluster, &traffic, delay, false, &w.topo, &e), &e);
+	must(launch_topology(&w.cluster, &traffic, delay, &(struct launch_options){ 0 }, &w.topo, &e), &e);
 	must(controller_open(&(struct controller_config){ .listen_addr = SWITCH, .master_key = w.key,
 		.topo = &w.topo, .heartbeat_dead_s = 5 }, &w.controller, &e), &e);
 	for (int i = 0; i < N; i++)

@@ -79,6 +79,12 @@ def shaped(node):
     return "bace:" in out
 
 
+def foreign(node):
+    """What somebody made, as tc shows it; "": nothing."""
+    out = subprocess.run(inside(node, "tc", "qdisc", "show", "dev", "eth0"), capture_output=True, text=True).stdout
+    return out if "pfifo 7: root" in out else ""
+
+
 def wait_until(what, seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -126,7 +132,8 @@ class Launch(unittest.TestCase):
         for node in HOSTS:
             with open(f"{cls.dir}/{node}.log", "w") as log:
                 cls.daemons.append(subprocess.Popen(inside(node, SHAPERD, "--socket", f"{cls.dir}/{node}.sock",
-                                                           "--iface", "eth0", "--state", f"{cls.dir}/{node}.state"),
+                                                           "--iface", "eth0", "--state", f"{cls.dir}/{node}.state",
+                                                           "--guard", "yes"),
                                                     stderr=log))
 
     @classmethod
@@ -199,18 +206,39 @@ class Launch(unittest.TestCase):
     def test_ssh(self):
         self.counter_of_energy()
 
+        sh("ip", "netns", "exec", ns("frankfurt-0"), "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:",
+           "pfifo", "limit", "321")
+        self.addCleanup(sh, "ip", "netns", "exec", ns("frankfurt-0"), "tc", "qdisc", "del", "dev", "eth0", "root")
+        before = foreign("frankfurt-0")
+        # one host has all that steady wants, as far as anybody can tell
+        for name, value in (("tcp_slow_start_after_idle", 0), ("tcp_no_metrics_save", 1)):
+            sh(*inside("frankfurt-0", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{name}"))
+        sh("ip", "-n", ns("frankfurt-0"), "route", "add", "10.77.1.0/24", "dev", "eth0", "initcwnd", "4000", "initrwnd", "4000")
+        self.assertIn("limit 321p", before)
+        p = self.start("ssh", path=f"{self.dir}/bin")
+        _, err = p.communicate(timeout=60)
+        self.assertEqual(p.returncode, 2, err)
+        self.assertRegex(err, r"frankfurt-0: .*a qdisc that somebody made \(pfifo\): --replace saves it")
+
         def attempt():
-            p = self.start("ssh", path=f"{self.dir}/bin")
+            p = self.start("ssh", path=f"{self.dir}/bin", more=("--replace",))
             out, err = p.communicate(timeout=120)
+            self.assertTrue(wait_until(lambda: foreign("frankfurt-0") == before, 8), "what --replace saved is not back")
             self.assertIn("2 hosts by ssh", err)
             # a namespace has the kernel's defaults; nobody has set up anything
             self.assertRegex(err, "ireland-0: for wan = .steady., as root: sysctl -w net.ipv4.tcp_slow_start_after_idle=0")
             self.assertRegex(err, "towards frankfurt: ip route ... initcwnd [1-9][0-9]*")
+            self.assertNotIn("frankfurt-0: for wan", err)
+            self.assertIn("ireland-0: eth0, which it shapes, carries its connection with the controller", err)
             return self.measured(p, out, err)
 
         self.until_idle(attempt)
         with contextlib.closing(sqlite3.connect(f"{self.dir}/test_ssh.db")) as db:
             rows = db.execute("SELECT host, source, device, energy_j, end_s > start_s FROM energy").fetchall()
+            lacks = db.execute("SELECT why FROM skip WHERE what = 'wan = steady is not in force'").fetchall()
+            inventory, = db.execute("SELECT inventory_json FROM run ORDER BY id DESC LIMIT 1").fetchone()
+        self.assertEqual({why.split(":")[0] for why, in lacks}, {"ireland-0"})
+        self.assertEqual(json.loads(inventory)["frankfurt-0"]["routes"]["to"]["ireland"]["initcwnd"], 4000)
         self.assertEqual({r[0] for r in rows}, set(HOSTS), "measured energy")
         self.assertEqual({r[1:] for r in rows}, {("rapl", "intel-rapl:0 package-0", 0.0, 1)})
 
@@ -324,6 +352,7 @@ class Launch(unittest.TestCase):
         refused("names no `hosts'", "tiny", "--launcher", "ssh", "--controller", "1.2.3.4:5", "--key",
                 f"{self.dir}/key", "--agent", "x")
         refused("must be above 0", here, "--launcher", "ssh", "--wait", "0s")
+        refused("only with --launcher", here, "--replace")
 
 
 def main(suite=None):

@@ -113,11 +113,34 @@ for command in (("report", "last", "-o", "folder"), ("trace", "last", "-o", "fol
     check("folder" in run(*command, want=1 if command[0] != "trace" else 1).stderr, command)
 check(os.listdir("folder") == [], "something was left in the folder")
 
+# Where things go if nobody says: beside the store, named after the run.
+last = json.loads(run("runs", "--json").stdout)[0]["id"]
+beside = f"{tmp.name}/data/bace/{last}"
+check(run("report", "last").stdout == f"report: {beside}.html\n" and "<svg" in open(beside + ".html").read(), "report")
+check("-o FILE.html is needed for more" in run("report", "last", last, want=2).stderr, "report of several runs")
+check("was not measured" in run("trace", "last", want=2).stderr and not os.path.exists(beside + ".trace.json"), "trace")
+check(run("export", "last", "--format", "csv").stdout == f"rows: {beside}\n", "export")
+check({"run.csv", "job_outcome.csv"} <= set(os.listdir(beside)), os.listdir(beside))
+check(json.loads(run("export", "last", "--format", "csv", "--json").stdout) == {"rows": beside}, "export --json")
+os.makedirs("other")
+run("--store", "other/s.db", "run", "other.cfg", "--no-report")
+check(os.path.dirname(json.loads(run("--store", "other/s.db", "report", "last", "--json").stdout)["report"]) == "other", "store")
+check("nearest" in run("report", last[:-1] + "x", want=2).stderr, "report of no run")
+
 # Names that JSON must escape; and the names of what was written.
 name = 'a "quote" \\ and more'
 for command, key in (("report", "report"), ("trace", "trace")):
     said = run(command, "last", "-o", name, "--json", want=0 if command == "report" else 2).stdout
     check(command == "trace" or json.loads(said) == {key: name}, f"{command}: {said}")
+check(json.loads(run("keygen", name + ".key", "--json").stdout) == {"key": name + ".key"}, "keygen")
+made = json.loads(run("trace-gen", "--jobs", "5", "-o", "jobs.cfg", "--json").stdout)
+check(made["jobs"] == 5 and made["left_out"] == {"no_gpu": 0, "never_ran": 0, "not_completed": 0}, made)
+open("t.csv", "w").write("name,arrival_s,gpus,duration_s\na,0,1,9000\nb,1,0,9000\nc,2,2,0\n")
+made = run("trace-gen", "--import", "t.csv", "--columns", "name=name,arrival=arrival_s,gpus=gpus,duration=duration_s",
+           "-o", "jobs.cfg", "--json").stdout
+check(json.loads(made)["left_out"] == {"no_gpu": 1, "never_ran": 1, "not_completed": 0}, made)
+check("-o FILE" in run("trace-gen", "--jobs", "5", "--json", want=2).stderr, "trace-gen --json without a file")
+check("does not judge" in run("robust", "--testbed", "1h:0", "--verdict", want=2).stderr, "a verdict of a testbed")
 check(json.loads(run("init", "--simulate-only", name + ".cfg", "--json").stdout) == {"experiment": name + ".cfg"}, "init")
 
 # What works here, for people and machines alike.

@@ -375,6 +375,13 @@ static void test_inventory(void **state)
 	assert_true(json_integer_value(json_object_get(json_object_get(h, "topology"), "processors")) > 0);
 	assert_true(json_string_length(json_object_get(json_object_get(h, "sysctls"),
 						       "net/ipv4/tcp_congestion_control")) > 0);
+	/* All hosts are at addresses of lo. */
+	h = json_object_get(h, "routes");
+	assert_string_equal(json_string_value(json_object_get(h, "control")), "lo");
+	assert_int_equal(json_object_size(json_object_get(h, "to")), 1);
+	h = json_object_get(json_object_get(h, "to"), "region-0");
+	assert_string_equal(json_string_value(json_object_get(h, "dev")), "lo");
+	assert_int_equal(json_integer_value(json_object_get(h, "initcwnd")), 0);
 	json_decref(j);
 	world_close(&w);
 }

@@ -206,11 +206,47 @@ static void clocks_drift(void **state)
 	assert_true(taken > 20);
 }
 
+/* ---- loss: chances by the binomial distribution, of 600 packets unless said ---- */
+
+static void loss_is_judged_by_chance(void **state)
+{
+	/* As asked, two thirds of it, and so many that it is one in ten thousand. */
+	assert_true(cell_loss_as_asked(0.05, 570, 30, 1));
+	assert_true(cell_loss_as_asked(0.05, 580, 20, 1));
+	assert_true(cell_loss_as_asked(0.05, 548, 52, 1));
+	/* None: 4e-14. Ten times as many. */
+	assert_false(cell_loss_as_asked(0.05, 600, 0, 1));
+	assert_false(cell_loss_as_asked(0.05, 300, 300, 1));
+	/* Too few packets to tell: none of 100 is 0.6 % likely. */
+	assert_true(cell_loss_as_asked(0.05, 100, 0, 1));
+	assert_true(cell_loss_as_asked(0.05, 0, 0, 1));
+	/* Of very many, a sixth more than asked. */
+	assert_true(cell_loss_as_asked(0.01, 99000, 1000, 1));
+	assert_false(cell_loss_as_asked(0.01, 98800, 1200, 1));
+	assert_false(cell_loss_as_asked(0.01, 99200, 800, 1));
+	/* Rare loss: three where 0.1 are expected is one in 7000, thirty is none at all. */
+	assert_true(cell_loss_as_asked(0.0001, 997, 3, 1));
+	assert_false(cell_loss_as_asked(0.0001, 970, 30, 1));
+	assert_true(cell_loss_as_asked(1, 0, 70, 1));
+	assert_false(cell_loss_as_asked(1, 1, 70, 1));
+}
+
+/* 3000 segments in packets of three: 1000 were drawn for, of which 5 % were lost. */
+static void bundles_are_lost_as_one(void **state)
+{
+	assert_true(cell_loss_as_asked(0.05, 2850, 50, 3));
+	assert_false(cell_loss_as_asked(0.05, 2850, 50, 1));
+	/* Not less than one in three, nor more than all. */
+	assert_false(cell_loss_as_asked(0.05, 2850, 5, 3));
+	assert_false(cell_loss_as_asked(0.05, 2850, 300, 3));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cancelled_without_hosts), cmocka_unit_test(view_adds_what_is_of_one_time),
 		cmocka_unit_test(view_believes), cmocka_unit_test(impossible_reports), cmocka_unit_test(clocks_drift),
+		cmocka_unit_test(loss_is_judged_by_chance), cmocka_unit_test(bundles_are_lost_as_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
