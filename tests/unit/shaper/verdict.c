@@ -207,6 +207,8 @@ int main(void)
 		cmocka_unit_test(bursts_widen_the_loss_interval),
 		cmocka_unit_test(medians_and_means_have_intervals),
 		cmocka_unit_test(values_that_follow_each_other_say_less),
+		cmocka_unit_test(a_loss_that_is_hardly_known_is_undecided),
+		cmocka_unit_test(the_packets_asked_for_are_enough),
 		cmocka_unit_test(verdicts),
 	};
 
