@@ -17,6 +17,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "tests/netns/shaper/impair.h"
+
 static pid_t daemon_pid;
 static struct shaperd_client *client;
 
@@ -388,7 +390,9 @@ static int body(void)
 		cmocka_unit_test(link_local_ipv6_is_free),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	int failed = cmocka_run_group_tests(tests, setup, teardown);
+
+	return failed + (backend == DELAY_NETEM ? impair_tests() : 0);
 }
 
 int main(int argc, char **argv)
