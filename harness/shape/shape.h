@@ -47,6 +47,7 @@ struct shape_machine {
 	char *os_release;		/* malloc'd; NULL: not known */
 	double rcv_window_bytes, snd_window_bytes;	/* the largest that TCP makes them; 0: not known */
 	bool slow_start_after_idle;
+	struct shape_stray stray;
 };
 void shape_machine_read(const struct shape_spec *s, struct shape_machine *out);
 void shape_machine_free(struct shape_machine *m);

@@ -262,6 +262,38 @@ class Shape(unittest.TestCase):
         run("ip -n ga link del s0; ip -n ga link del bond0")
 
     @same_without_netem
+    def test_a_wrong_egress_is_said(self):
+        """Nothing leaves by it, so nothing would be shaped."""
+        f = write_shape("s", change=lambda s: s.replace('region = "a"; egress = "wan0"; ingress = "lan0"',
+                                                        'region = "a"; egress = "lan0"; ingress = "wan0"'))
+        said = "note: b: the way to 10.17.0.0/16 leaves by wan0, not by lan0: what is sent there is not shaped"
+        self.assertIn(said, shape("ga", "plan", "--host", "ga", f).stdout)
+        self.assertIn(said, shape("ga", "apply", "--detach", "--host", "ga", f).stderr)
+        self.assertNotIn("the way to", shape("ga", "plan", "--host", "ga", write_shape("s")).stdout)
+
+    @same_without_netem
+    def test_json_says_the_same(self):
+        def said(*args, ok=0):
+            return json.loads(shape("ga", *args[:1], "--json", *args[1:], ok=ok).stdout)
+        f = write_shape("s")
+        plan = said("plan", "--host", "ga", f)
+        self.assertEqual(plan["notes"], [line[6:] for line in shape("ga", "plan", "--host", "ga", f).stdout.splitlines()
+                                         if line.startswith("note: ")])
+        link, = plan["links"]
+        self.assertEqual((link["rate_bps"], link["latency_ns"], link["buffer_bytes"]), (20000000, 20000000, 150000))
+        differs = said("diff", "--host", "ga", f, ok=4)
+        self.assertEqual("\n".join(differs["steps"]) + "\n", shape("ga", "diff", "--host", "ga", f, ok=4).stdout)
+        self.assertEqual(differs["differences"], len(differs["steps"]))
+        # One object is one change; the delay line's rules are further ones.
+        applied = said("apply", "--detach", "--for", "10min", "--host", "ga", f)
+        self.assertEqual((applied["state"], applied["links"], applied["for_s"]), ("applied", 1, 600))
+        self.assertGreaterEqual(applied["changes"], differs["differences"])
+        self.assertEqual(said("diff", "--host", "ga", f), {"differences": 0, "steps": []})
+        self.assertEqual(said("apply", "--host", "ga", f)["changes"], 0)
+        self.assertIn("put back by the process that held it", said("clear")["cleared"])
+        self.assertIn("nothing was shaped", said("clear")["cleared"])
+
+    @same_without_netem
     def test_ssh_is_not_cut_off(self):
         os.environ["SSH_CONNECTION"] = "10.17.0.10 50000 10.99.0.1 22"
         try:
