@@ -313,6 +313,30 @@ double iperf3_tcp(const char *from_ns, const char *to_ns, const char *addr, int 
 	return bps;
 }
 
+double iperf3_received(const char *from_ns, const char *to_ns, const char *addr, int seconds, const char *options)
+{
+	CLEANUP_FREE char *out = NULL;
+	double bytes = 0, took = 0;
+	json_t *root, *interval;
+	size_t k;
+
+	sh("ip netns exec %s iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.3", to_ns);
+	out = sh_output("ip netns exec %s iperf3 -J --get-server-output -c %s -t %d %s", from_ns, addr, seconds, options);
+	root = json_loads(out, 0, NULL);
+	if (!root)
+		fail_msg("iperf3 said: %s", out);
+	json_array_foreach(json_object_get(json_object_get(root, "server_output_json"), "intervals"), k, interval) {
+		const json_t *sum = json_object_get(interval, "sum");
+
+		if (json_number_value(json_object_get(sum, "start")) < 0.9 || json_number_value(json_object_get(sum, "end")) > seconds)
+			continue;
+		bytes += json_number_value(json_object_get(sum, "bytes"));
+		took += json_number_value(json_object_get(sum, "seconds"));
+	}
+	json_decref(root);
+	return took > 0 ? bytes * 8 / took : 0;
+}
+
 /* ---- UDP with sequence numbers ---- */
 static void enter(const char *ns)
 {
