@@ -388,7 +388,9 @@ static void udp_receive(const char *ns, int ready, int result)
 static void udp_send(const char *ns, const char *addr, double bps, double seconds, int result)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(UDP_PORT) };
-	int64_t start, gap_ns = (int64_t)(UDP_PAYLOAD * 8e9 / bps);
+	int64_t start, gap_ns = (int64_t)(UDP_PAYLOAD * 8e9 / bps), planned_ns = (int64_t)(seconds * 1e9);
+	/* A message of milliseconds is sent whole, also by a process that has to wait. */
+	int64_t patience_ns = planned_ns > 500000000 ? planned_ns : 500000000;
 	char buf[UDP_PAYLOAD] = { 0 };
 	uint64_t seq = 0;
 
@@ -397,7 +399,7 @@ static void udp_send(const char *ns, const char *addr, double bps, double second
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	prctl(PR_SET_TIMERSLACK, 1UL);
-	for (start = bace_mono_ns(); bace_mono_ns() - start < (int64_t)(seconds * 1e9); seq++) {
+	for (start = bace_mono_ns(); (int64_t)seq * gap_ns < planned_ns && bace_mono_ns() - start < patience_ns; seq++) {
 		int64_t wait = start + (int64_t)seq * gap_ns - bace_mono_ns();
 
 		if (wait > 0)
