@@ -323,6 +323,30 @@ double iperf3_tcp(const char *from_ns, const char *to_ns, const char *addr, int 
 	return bps;
 }
 
+double iperf3_received(const char *from_ns, const char *to_ns, const char *addr, int seconds, const char *options)
+{
+	CLEANUP_FREE char *out = NULL;
+	double bytes = 0, took = 0;
+	json_t *root, *interval;
+	size_t k;
+
+	sh("ip netns exec %s iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.3", to_ns);
+	out = sh_output("ip netns exec %s iperf3 -J --get-server-output -c %s -t %d %s", from_ns, addr, seconds, options);
+	root = json_loads(out, 0, NULL);
+	if (!root)
+		fail_msg("iperf3 said: %s", out);
+	json_array_foreach(json_object_get(json_object_get(root, "server_output_json"), "intervals"), k, interval) {
+		const json_t *sum = json_object_get(interval, "sum");
+
+		if (json_number_value(json_object_get(sum, "start")) < 0.9 || json_number_value(json_object_get(sum, "end")) > seconds)
+			continue;
+		bytes += json_number_value(json_object_get(sum, "bytes"));
+		took += json_number_value(json_object_get(sum, "seconds"));
+	}
+	json_decref(root);
+	return took > 0 ? bytes * 8 / took : 0;
+}
+
 /* ---- UDP with sequence numbers ---- */
 static void enter(const char *ns)
 {
@@ -374,7 +398,9 @@ static void udp_receive(const char *ns, int ready, int result)
 static void udp_send(const char *ns, const char *addr, double bps, double seconds, int result)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(UDP_PORT) };
-	int64_t start, begin, gap_ns = (int64_t)(UDP_PAYLOAD * 8e9 / bps);
+	int64_t start, begin, gap_ns = (int64_t)(UDP_PAYLOAD * 8e9 / bps), planned_ns = (int64_t)(seconds * 1e9);
+	/* A message of milliseconds is sent whole, also by a process that has to wait. */
+	int64_t patience_ns = planned_ns > 500000000 ? planned_ns : 500000000;
 	char buf[UDP_PAYLOAD] = { 0 };
 	uint64_t seq = 0;
 
@@ -383,7 +409,7 @@ static void udp_send(const char *ns, const char *addr, double bps, double second
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	prctl(PR_SET_TIMERSLACK, 1UL);
-	for (start = begin = bace_mono_ns(); bace_mono_ns() - begin < (int64_t)(seconds * 1e9); seq++) {
+	for (start = begin = bace_mono_ns(); (int64_t)seq * gap_ns < planned_ns && bace_mono_ns() - begin < patience_ns; seq++) {
 		int64_t wait = start + (int64_t)seq * gap_ns - bace_mono_ns();
 
 		if (wait > 0)

@@ -362,8 +362,9 @@ static void test_inventory(void **state)
 {
 	struct bace_err e = { 0 };
 	CLEANUP_FREE char *text = NULL;
+	json_t *j, *h, *i, *lo = NULL;
 	struct world w;
-	json_t *j, *h;
+	size_t k;
 
 	world_open(&w, 2);
 	world_agents(&w);
@@ -375,6 +376,12 @@ static void test_inventory(void **state)
 	assert_true(json_integer_value(json_object_get(json_object_get(h, "topology"), "processors")) > 0);
 	assert_true(json_string_length(json_object_get(json_object_get(h, "sysctls"),
 						       "net/ipv4/tcp_congestion_control")) > 0);
+	/* Offloads decide how bursty losses are: lo has them everywhere. */
+	json_array_foreach(json_object_get(h, "interfaces"), k, i)
+		if (!strcmp(json_string_value(json_object_get(i, "name")), "lo"))
+			lo = i;
+	assert_true(json_integer_value(json_object_get(lo, "gso_max_bytes")) >= 1500);
+	assert_non_null(strstr(json_string_value(json_object_get(lo, "offloads")), "gso"));
 	/* All hosts are at addresses of lo. */
 	h = json_object_get(h, "routes");
 	assert_string_equal(json_string_value(json_object_get(h, "control")), "lo");
