@@ -20,6 +20,15 @@ struct measured_moment {
 	char why[256];
 	int n;
 	struct measured_job *jobs;	/* in order of the key */
+	int *written;			/* [n_policies] rows of each, from before it is tried again */
+	double delay_late_s;		/* 99th percentile of its cell's delay lines, testbed time; NAN: none */
+};
+
+/* One call of a policy. */
+struct decided {
+	double at_s, latency_s;
+	uint64_t view_digest;
+	int job;			/* placed; -1: none */
 };
 
 struct run {
@@ -78,6 +87,14 @@ int measured_oracle(struct run *r, struct oracle **out, struct bace_err *e);
 void measured_moments_free(struct run *r);
 /* 0 if found in this run, or (reuse) in the store. */
 const struct measured_moment *measured_find(const struct run *r, const char *key);
+
+/* ---- computed.c ---- */
+/* Of one directed link, in testbed units; NAN: nothing was computed. */
+struct link_computed {
+	double burst_bytes, queue_bytes, gso_max_bytes, initcwnd_segments, delay_limit_packets;
+};
+/* out: [n_regions^2]. */
+int links_computed(const struct run *r, struct link_computed *out, struct bace_err *e);
 
 /* ---- rows; each is a transaction of its own ---- */
 int record_truth(struct run *r, struct bace_err *e);
