@@ -88,6 +88,13 @@ void measured_moments_free(struct run *r);
 /* 0 if found in this run, or (reuse) in the store. */
 const struct measured_moment *measured_find(const struct run *r, const char *key);
 
+/* ---- settings.c ---- */
+/* Canonical text of all that a measurement depends on but its moment, the same
+ * for other policies; malloc'd, NULL: out of memory. */
+char *run_settings(const struct run *r);
+/* -EINVAL: the run that is resumed measured under others. */
+int settings_check_resumed(struct run *r, struct bace_err *e);
+
 /* ---- computed.c ---- */
 /* Of one directed link, in testbed units; NAN: nothing was computed. */
 struct link_computed {

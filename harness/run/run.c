@@ -109,23 +109,6 @@ static int simulate_all(struct run *r, struct oracle *o, struct bace_err *e)
 
 /* ---- the testbed ---- */
 
-static char *settings_text(const struct run *r)
-{
-	const struct testbed_spec *t = &r->exp->testbed;
-	struct bace_buf b = { 0 };
-	struct utsname u;
-
-	uname(&u);
-	bace_buf_addf(&b, "launcher=%s version=%s kernel=%s backend=%s schedule=%s chunks=%d overlap=%d ranks=%d "
-		      "scale_bytes=%.17g scale_time=%.17g warmup=%d steps=%d wan=%d cc=%s hosts=%d "
-		      "config=%016llx", launcher_name(r->o->launch ? r->o->launch->kind : LAUNCH_LAB), BACE_VERSION, u.release, backend_name(r->backend),
-		      schedule_name(r->exp->schedule), r->exp->interleave, r->exp->overlap, t->ranks,
-		      t->scale_bytes, t->scale_time, t->warmup_steps, t->steps, t->wan,
-		      t->congestion_control, t->hosts_per_region,
-		      (unsigned long long)r->exp->text_hash);
-	return b.p;
-}
-
 static int open_testbed(struct run *r, struct bace_err *e)
 {
 	CLEANUP_FREE char *inventory = NULL;
@@ -290,7 +273,7 @@ static int prepare(struct run *r, struct bace_err *e)
 		rc = choose_backend(r, e);
 	if (rc)
 		return rc;
-	r->settings = settings_text(r);
+	r->settings = run_settings(r);
 	run_progress(r, "backend %s: %s", backend_name(r->backend), r->backend_why);
 	return r->settings ? 0 : bace_fail(e, ENOMEM, "run: out of memory");
 }
@@ -311,36 +294,6 @@ int run_check(const struct experiment *exp, struct bace_err *e)
 	return rc;
 }
 
-/* "backend=nfqueue (now uml), ...": the words of two settings that differ. */
-static void describe_settings(const char *old, const char *now, char *buf, size_t cap)
-{
-	size_t used = 0;
-
-	*buf = '\0';
-	while (*old && *now) {
-		size_t n = strcspn(old, " "), k = strcspn(now, " "), name = strcspn(now, "= ");
-
-		if ((n != k || memcmp(old, now, n)) && used < cap)
-			used += (size_t)snprintf(buf + used, cap - used, "%s%.*s (now %.*s)", used ? ", " : "", (int)n, old,
-						 (int)(k > name ? k - name - 1 : 0), now + name + 1);
-		old += n + (old[n] == ' ');
-		now += k + (now[k] == ' ');
-	}
-}
-
-/* Under other settings nothing of it could be used: all would be run again. */
-static int check_resumed_settings(struct run *r, struct bace_err *e)
-{
-	CLEANUP_FREE char *other = NULL;
-	char differ[300];
-	int n, rc = r->settings ? store_count_moments(r->store, r->resumed, r->settings, &n, &other, e) : 0;
-
-	if (rc || !r->settings || n || !other)
-		return rc;
-	describe_settings(other, r->settings, differ, sizeof(differ));
-	return bace_fail(e, EINVAL, "--resume: run %s measured with other settings: %s", r->resumed, differ);
-}
-
 /* Only the same experiment can be gone on with: its files unchanged, to the byte. */
 static int check_resume(struct run *r, struct bace_err *e)
 {
@@ -358,7 +311,7 @@ static int check_resume(struct run *r, struct bace_err *e)
 		return rc;
 	if (hash != r->exp->text_hash)
 		return bace_fail(e, EINVAL, "--resume: run %s is of another experiment, or its files have changed since", id);
-	rc = check_resumed_settings(r, e);
+	rc = settings_check_resumed(r, e);
 	if (rc)
 		return rc;
 	run_progress(r, "resuming run %s: what it measured is not run again", id);
