@@ -46,13 +46,19 @@ struct run {
 	struct bed *bed;
 	struct oracle *closed_form, *event_sim;
 	const char *policy;		/* label of the one being run */
+	int at;				/* its number */
+	bool again;			/* it is tried once more */
 	const char *oracle;		/* name of the one being run */
+	size_t n_decisions, cap_decisions;
+	struct decided *decisions;	/* of the policy being run */
+	bool decisions_lost;		/* for lack of memory */
 	size_t n_moments, cap_moments;
 	struct measured_moment *moments;
 	struct link_reports reports;	/* over_truth is NULL until agents were asked */
 	int n_links;			/* present; counted with the first report */
 	uint8_t *used;			/* [n_regions^2]: some placement crosses this link */
-	int n_bad;			/* invalid cells, failed policies */
+	int n_bad;			/* links out of tolerance, policies that failed or did not answer */
+	int n_spoilt;			/* of them, policies that ended at a cell that did not count */
 	int n_unfinished;		/* simulations in which some job never finished */
 	int n_cells;			/* run on the testbed */
 	int cells_expected;
@@ -88,6 +94,11 @@ void measured_moments_free(struct run *r);
 /* 0 if found in this run, or (reuse) in the store. */
 const struct measured_moment *measured_find(const struct run *r, const char *key);
 
+/* ---- simulate.c ---- */
+/* A policy that fails is a row that says so, and the others go on; one that ended
+ * at a cell that did not count is tried once more, after them. */
+int simulate_all(struct run *r, struct oracle *o, struct bace_err *e);
+
 /* ---- settings.c ---- */
 /* Canonical text of all that a measurement depends on but its moment, the same
  * for other policies; malloc'd, NULL: out of memory. */
@@ -118,7 +129,10 @@ int record_disturbances(struct run *r, struct bace_err *e);
 /* Has agents look at all links; r->reports is what they say. */
 int reports_look(struct run *r, struct bace_err *e);
 
+/* With what the policy decided. */
 int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e);
+/* Of a simulation that has no outcomes. */
+int record_decisions(struct run *r, struct bace_err *e);
 int record_skip(struct run *r, const char *policy, const char *what, const char *why,
 		struct bace_err *e);
 /* Rows of some jobs of a moment; cell and result are NULL when they were known. */

@@ -73,6 +73,29 @@ int record_skip(struct run *r, const char *policy, const char *what, const char 
 	return finish(r, rc, e);
 }
 
+static int add_decisions(struct run *r, struct bace_err *e)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < r->n_decisions; i++) {
+		const struct decided *d = &r->decisions[i];
+
+		rc = store_add_decision(r->store, r->id, &(struct decision_row){ .policy = r->policy, .oracle = r->oracle,
+			.at_s = d->at_s, .view_digest = d->view_digest, .latency_s = d->latency_s,
+			.job = d->job < 0 ? NULL : r->exp->jobs[d->job].name }, e);
+	}
+	return rc;
+}
+
+int record_decisions(struct run *r, struct bace_err *e)
+{
+	int rc = store_begin(r->store, e);
+
+	if (!rc)
+		rc = add_decisions(r, e);
+	return finish(r, rc, e);
+}
+
 int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e)
 {
 	int rc = store_begin(r->store, e);
@@ -89,6 +112,8 @@ int record_outcomes(struct run *r, const struct cluster_result *res, struct bace
 			.slowdown = j->slowdown, .energy_j = j->energy_j, .cost_usd = j->cost_usd,
 			.mean_step_s = j->mean_step_s, .placement = p ? p : "" }, e);
 	}
+	if (!rc)
+		rc = add_decisions(r, e);
 	return finish(r, rc, e);
 }
 

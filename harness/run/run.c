@@ -26,87 +26,6 @@ void run_progress(const struct run *r, const char *fmt, ...)
 	r->o->on_progress(r->o->arg, line);
 }
 
-/* ---- the event loop's observers ---- */
-
-static void note_used(void *arg, double now_s, const struct placement *p, double predicted_step_s)
-{
-	struct run *r = arg;
-	int n = r->exp->cluster.n_regions;
-	bool wraps = r->exp->schedule == SCHED_INTERLEAVED_1F1B;
-
-	for (int i = 0; i < path_boundaries(p, wraps); i++) {
-		int a = p->parts[i].region, b = p->parts[(i + 1) % p->n_parts].region;
-
-		r->used[a * n + b] = r->used[b * n + a] = 1;
-	}
-}
-
-/* A run in which a job never finished is no result, and says so. */
-static int note_unfinished(struct run *r, const struct cluster_result *res, struct bace_err *e)
-{
-	char what[160], why[256] = "";
-	size_t used = 0;
-
-	if (res->n_finished == res->n)
-		return 0;
-	for (int i = 0; i < res->n && used < sizeof(why); i++)
-		if (!res->jobs[i].finished)
-			used += (size_t)snprintf(why + used, sizeof(why) - used, "%s%s%s", used ? "; " : "",
-				r->exp->jobs[res->jobs[i].job].name, isfinite(res->jobs[i].start_s) ?
-				" never ended" : " was never placed");
-	snprintf(what, sizeof(what), "%s: %d of %d jobs did not finish", r->oracle, res->n - res->n_finished, res->n);
-	run_progress(r, "%s by %s: %s", r->policy, what, why);
-	r->n_unfinished++;
-	return record_skip(r, r->policy, what, why, e);
-}
-
-static int simulate(struct run *r, const struct policy_spec *spec, struct oracle *o,
-		    struct bace_err *e)
-{
-	struct policy *policy = NULL;
-	struct cluster_result res = { 0 };
-	int rc = policy_create(spec, r->exp->seed, &policy, e);
-
-	if (rc)
-		return rc;
-	r->policy = spec->label;
-	r->oracle = o->name;
-	rc = cluster_simulate(&(struct cluster_sim){ .exp = r->exp, .models = &r->models,
-		.policy = policy, .oracle = o, .seed = r->exp->seed, .on_start = note_used,
-		.reports = r->reports.over_truth ? &r->reports : NULL,
-		.arg = r }, &res, e);
-	if (!rc)
-		rc = record_outcomes(r, &res, e);
-	if (!rc)
-		rc = note_unfinished(r, &res, e);
-	cluster_result_free(&res);
-	policy_destroy(policy);
-	return rc;
-}
-
-/* A policy that fails is a row that says so; the others go on. */
-static int simulate_all(struct run *r, struct oracle *o, struct bace_err *e)
-{
-	for (int i = 0; i < r->exp->n_policies; i++) {
-		const struct policy_spec *spec = &r->exp->policies[i];
-		struct bace_err why = { 0 };
-		int rc = simulate(r, spec, o, &why);
-
-		if (!rc)
-			continue;
-		if (rc == -ECANCELED || rc == -ENOMEM || rc == -EPIPE || rc == -ENOSPC) {
-			*e = why;
-			return rc;
-		}
-		r->n_bad++;
-		run_progress(r, "%s by %s: %s", spec->label, o->name, why.msg);
-		rc = record_skip(r, spec->label, o->name, why.msg, e);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
 /* ---- the testbed ---- */
 
 static int open_testbed(struct run *r, struct bace_err *e)
@@ -383,9 +302,20 @@ static void cleanup(struct run *r)
 	job_models_free(&r->models);
 	store_close(r->store);
 	free(r->used);
+	free(r->decisions);
 	free(r->reports.over_truth);
 	free(r->settings);
 	free(r->backend_why);
+}
+
+static int fail_bad(const struct run *r, struct bace_err *e)
+{
+	char more[128] = "";
+
+	if (r->n_spoilt)
+		snprintf(more, sizeof(more), "; `bace run ... --resume %s' runs only the cells that are missing",
+			 r->id);
+	return bace_fail(e, EBADMSG, "%d of the links or policies failed; see `bace show %s'%s", r->n_bad, r->id, more);
 }
 
 int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
@@ -403,8 +333,7 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 		rc = bace_fail(e, ENOTEMPTY, "jobs did not finish under %d of the policies and oracles; see `bace show %s'",
 			       r.n_unfinished, r.id);
 	if (!rc && r.n_bad)
-		rc = bace_fail(e, EBADMSG, "%d of the cells, links or policies failed; see `bace show %s'",
-			       r.n_bad, r.id);
+		rc = fail_bad(&r, e);
 	if (r.store && r.id[0] &&
 	    store_run_end(r.store, r.id, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed", &end) && !rc) {
 		/* Kept, but nobody could tell that it was whole. */
