@@ -60,6 +60,8 @@ struct run {
 	int n_bad;			/* links out of tolerance, policies that failed or did not answer */
 	int n_spoilt;			/* of them, policies that ended at a cell that did not count */
 	int n_unfinished;		/* simulations in which some job never finished */
+	double most_packets;		/* a second, of any moment simulated */
+	const char *busiest;		/* label of the policy whose it is; NULL: none */
 	int n_cells;			/* run on the testbed */
 	int cells_expected;
 };
@@ -105,6 +107,18 @@ int simulate_all(struct run *r, struct oracle *o, struct bace_err *e);
 char *run_settings(const struct run *r);
 /* -EINVAL: the run that is resumed measured under others. */
 int settings_check_resumed(struct run *r, struct bace_err *e);
+
+/* ---- preflight.c ---- */
+/* Packets that a lab carries at that moment, on average while pipelines are full;
+ * NAN: out of memory. Pure. */
+double moment_packets_per_s(const struct moment *m, const struct lab_traffic *t);
+/* false: so many processors carry them. Pure. */
+bool packets_note(const struct testbed_spec *t, const char *policy, double packets_per_s, int n_processors,
+		  char *buf, size_t cap);
+/* Keeps the most that was seen, and whose it is. */
+void preflight_see(struct run *r, const struct moment *m);
+void preflight_packets(const struct run *r, enum backend_kind backend, run_note_fn *note, void *arg);
+void preflight_buffers(const struct experiment *exp, const struct lab_traffic *t, run_note_fn *note, void *arg);
 
 /* ---- computed.c ---- */
 /* Of one directed link, in testbed units; NAN: nothing was computed. */

@@ -147,6 +147,11 @@ static int measure_all(struct run *r, struct bace_err *e)
 
 /* ---- the whole ---- */
 
+static void say_note(void *arg, const char *text)
+{
+	run_progress(arg, "note: %s", text);
+}
+
 /* Hosts are not asked what they can: NFQUEUE needs no module, and a host without
  * it says so when it is shaped. */
 static int choose_backend(struct run *r, struct bace_err *e)
@@ -192,6 +197,7 @@ static int prepare(struct run *r, struct bace_err *e)
 		rc = choose_backend(r, e);
 	if (rc)
 		return rc;
+	preflight_buffers(exp, &r->traffic, say_note, r);
 	r->settings = run_settings(r);
 	run_progress(r, "backend %s: %s", backend_name(r->backend), r->backend_why);
 	return r->settings ? 0 : bace_fail(e, ENOMEM, "run: out of memory");
@@ -289,6 +295,8 @@ static int execute(struct run *r, struct bace_err *e)
 	/* Also without `event-sim` asked for: the testbed must know which links to prove. */
 	if (!rc && (r->exp->oracle_event_sim || r->exp->oracle_measured))
 		rc = simulate_counting(r, e);
+	if (!rc && r->exp->oracle_measured && !r->o->launch)
+		preflight_packets(r, r->backend, say_note, r);
 	if (!rc && r->exp->oracle_measured)
 		rc = measure_all(r, e);
 	return rc;

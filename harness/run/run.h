@@ -54,6 +54,15 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 /* -EINVAL with what to change: what a run of it would refuse before it begins. */
 int run_check(const struct experiment *exp, struct bace_err *e);
 
+/* What two cores carried of a lab's packets, each: so many a second. */
+#define RUN_PACKETS_PER_PROCESSOR 15500
+
+/* What a measured run allows and may surprise, a sentence each: bottleneck queues
+ * that are too small, more packets a second than a lab on this machine carries.
+ * Simulates all policies but external ones. */
+typedef void run_note_fn(void *arg, const char *text);
+void run_notes(const struct experiment *exp, run_note_fn *note, void *arg);
+
 /* ---- fidelity: pipelines with one slow hop, measured and simulated ----
  *
  * A stage is one layer of the model of the experiment's first job, each on a
