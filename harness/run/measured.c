@@ -59,8 +59,8 @@ static int take_result(const struct run *r, const struct group *g, const struct 
 {
 	mm->valid = res->valid;
 	snprintf(mm->why, sizeof(mm->why), "%s", res->invalid_why);
-	/* The kernel's own netem does not say how late it is. */
-	if (r->backend == BACKEND_NFQUEUE)
+	/* The kernel's own netem does not say how late it is; 0: nothing was delayed. */
+	if (r->backend == BACKEND_NFQUEUE && res->delay_lateness_p99_ns > 0)
 		mm->delay_late_s = (double)res->delay_lateness_p99_ns / 1e9;
 	for (int i = 0; res->valid && i < g->n; i++) {
 		struct measured_job *j = &mm->jobs[g->place[i]];
