@@ -77,6 +77,25 @@ static void check_ceiling(const struct shape_spec *s, struct shape_notes *n)
 		     bace_fmt_rate(r, sum), bace_fmt_rate(c, HTB_CEILING_BPS));
 }
 
+/* Where the file says how large messages are. */
+static void check_buffers(const struct shape_spec *s, struct shape_notes *n)
+{
+	char has[BACE_FMT_MAX], wants[BACE_FMT_MAX];
+
+	for (int i = 0; i < s->n_links; i++) {
+		struct shape_link l = s->links[i];
+		uint64_t buffer = l.buffer_bytes;
+		struct shape_computed c;
+
+		l.buffer_bytes = 0;
+		shape_compute(s, &l, &c);
+		if (buffer && l.message_bytes && buffer < c.buffer_bytes)
+			note(n, "%s: a buffer of %s is less than rate x RTT or than 1.2 messages need, %s: packets are lost, and "
+			     "with less than one message it takes 37 to 83 %% longer", l.name,
+			     bace_fmt_size(has, (double)buffer), bace_fmt_size(wants, (double)c.buffer_bytes));
+	}
+}
+
 /* HTB sends a GSO packet as one, at once. */
 static void check_offloads(const struct shape_spec *s, struct shape_notes *n)
 {
@@ -210,6 +229,7 @@ void shape_notes_of(const struct shape_spec *s, const struct shape_machine *m, s
 	check_ceiling(s, n);
 	check_offloads(s, n);
 	check_ecn(s, n);
+	check_buffers(s, n);
 	if (m->slow_start_after_idle)
 		note(n, "net.ipv4.tcp_slow_start_after_idle is 1: connections fall back to slow start after each pause");
 }

@@ -11,6 +11,7 @@ promises for its main job: a machine that is late now and then is not always.
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,16 @@ def attempt(bace, experiment, backend, directory):
     oracles = {(o["policy"], o["oracle"]) for o in data["jobs"]}
     for policy, oracle in oracles:
         assert (policy, "measured") in oracles, f"{policy} has {oracle} but was not measured"
+    db = sqlite3.connect(store)
+    told = dict(db.execute("SELECT oracle, count(job) FROM decision GROUP BY oracle"))
+    made = db.execute("SELECT queue_bytes, burst_bytes, gso_max_bytes, initcwnd_segments, delay_limit_packets FROM"
+                      " link_truth").fetchall()
+    late = db.execute("SELECT max(delay_lateness_p99_s) FROM placement").fetchone()[0]
+    db.close()
+    assert len(set(told.values())) == 1 and "measured" in told and told["measured"] >= len({r["job"] for r in rows}), told
+    assert made and all(x > 0 for row in made for x in row), made
+    # Only a delay line of bace's own says how late it was.
+    assert (late is None) == (data["run"]["backend"] != "nfqueue"), late
     html = [f for f in os.listdir(directory) if f.endswith(".html")]
     assert len(html) == 1, html
     worst = max(abs(r["measured_median_s"] / r["event_sim_s"] - 1) for r in rows)

@@ -149,6 +149,26 @@ static void a_missing_module_is_named_with_its_package(void **state)
 	}
 }
 
+/* 10 Mbit/s over 80 ms hold 100 kB, 1.2 messages of 250 kB 300 kB. */
+static void a_buffer_below_what_is_needed_is_said(void **state)
+{
+	struct shape_link l[2];
+	struct shape_spec s = spec(l, 10000000, 80000000);
+
+	s.gso_max_bytes = 4000;
+	l[0].buffer_bytes = 299999;
+	assert_false(says(&s, &quiet, ""));
+	l[0].message_bytes = 250000;
+	assert_true(says(&s, &quiet, "a buffer of 300 kB is less than rate x RTT or than 1.2 messages need, 300 kB"));
+	l[0].buffer_bytes = 300000;
+	assert_false(says(&s, &quiet, ""));
+	l[0].message_bytes = 50000;
+	l[0].buffer_bytes = 99999;
+	assert_true(says(&s, &quiet, "need, 100 kB"));
+	l[0].buffer_bytes = 0;
+	assert_false(says(&s, &quiet, ""));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +178,7 @@ int main(void)
 		cmocka_unit_test(a_gso_packet_that_takes_long_is_said),
 		cmocka_unit_test(what_ecn_marks_is_said),
 		cmocka_unit_test(a_way_past_the_egress_is_said),
+		cmocka_unit_test(a_buffer_below_what_is_needed_is_said),
 		cmocka_unit_test(a_missing_module_is_named_with_its_package),
 	};
 
