@@ -66,6 +66,8 @@ json_t *codec_cell(const struct tb_cell *c)
 			 "steps", c->steps, "congestion_control", c->congestion_control,
 			 "sockets_per_hop", c->sockets_per_hop, "compute", (int)c->compute, "timeout_s", c->timeout_s);
 
+	if (c->timeline_sends)
+		json_object_set_new(cell, "timeline_sends", json_true());
 	if (c->steady_ppm)
 		json_object_set_new(cell, "steady", json_pack("[i,i]", c->steady_ppm, c->steady_steps));
 	if (c->script)
@@ -154,6 +156,7 @@ int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
 		return bad(e, "cell", &je);
 	if (transport < TRANSPORT_TCP || transport > TRANSPORT_NCCL || compute < COMPUTE_AS_TIMED || compute > COMPUTE_ON_GPU)
 		return bace_fail(e, EPROTO, "cell: transport %d, compute %d: unknown", transport, compute);
+	out->timeline_sends = json_is_true(json_object_get(in, "timeline_sends"));
 	out->transport = (enum transport_mode)transport;
 	out->compute = (enum compute_mode)compute;
 	copy_string(out->congestion_control, sizeof(out->congestion_control), cc);

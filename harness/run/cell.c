@@ -105,6 +105,7 @@ void cell_settings(const struct experiment *exp, struct tb_cell *out)
 
 	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps, .transport = t->transport,
 				 .compute = t->compute, .sockets_per_hop = t->sockets_per_hop,
+				 .timeline_sends = t->timeline == TIMELINE_WITH_SENDS,
 				 .steady_ppm = (int)lround(t->steady_within * 1e6), .steady_steps = t->steady_steps };
 	if (t->wan == WAN_STEADY)
 		memcpy(out->congestion_control, t->congestion_control, sizeof(out->congestion_control));

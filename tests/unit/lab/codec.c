@@ -94,7 +94,7 @@ static void test_cell(void **state)
 	struct tb_script script = { .monitor = { .push_ms = 41, .probe_packets = 42 }, .n = 2, .actions = acts };
 	struct tb_cell in = { .n_jobs = 3, .jobs = jobs, .warmup_steps = 51, .steps = 52, .steady_ppm = 53,
 		.steady_steps = 54, .congestion_control = "cubic", .transport = TRANSPORT_NCCL, .compute = COMPUTE_ON_CPU,
-		.sockets_per_hop = 55, .timeout_s = 12.5, .script = &script }, out;
+		.sockets_per_hop = 55, .timeline_sends = true, .timeout_s = 12.5, .script = &script }, out;
 	struct bace_err e = { 0 };
 	int k = 1000;
 
@@ -118,6 +118,7 @@ static void test_cell(void **state)
 	assert_int_equal(out.transport, TRANSPORT_NCCL);
 	assert_int_equal(out.compute, COMPUTE_ON_CPU);
 	assert_int_equal(out.sockets_per_hop, 55);
+	assert_true(out.timeline_sends);
 	assert_true(out.timeout_s == 12.5);
 	assert_non_null(out.script);
 	same_script(out.script, &script);

@@ -86,12 +86,14 @@ static void hops_and_settings(void **state)
 	f.e.testbed.transport = TRANSPORT_NCCL;
 	f.e.testbed.compute = COMPUTE_ON_CPU;
 	f.e.testbed.sockets_per_hop = 3;
+	f.e.testbed.timeline = TIMELINE_WITH_SENDS;
 	f.e.testbed.steady_within = 0.01;
 	f.e.testbed.steady_steps = 5;
 	snprintf(f.e.testbed.congestion_control, sizeof(f.e.testbed.congestion_control), "cubic");
 	f.e.testbed.wan = WAN_STOCK;
 	cell_settings(&f.e, &cell);
 	assert_true(cell.transport == TRANSPORT_NCCL && cell.compute == COMPUTE_ON_CPU && cell.sockets_per_hop == 3);
+	assert_true(cell.timeline_sends);
 	assert_true(cell.warmup_steps == 1 && cell.steps == 3 && cell.steady_ppm == 10000 && cell.steady_steps == 5);
 	assert_string_equal(cell.congestion_control, "");
 	f.e.testbed.wan = WAN_STEADY;
