@@ -53,6 +53,7 @@ struct tb_job {
 	int chunks;
 	int micro_batches;
 	bool overlap;
+	int hidden;			/* size of the model's; 0: not known */
 	int n_stages;
 	struct tb_stage *stages;
 	struct tb_hop *hops;		/* [tb_hops] */

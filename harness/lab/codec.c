@@ -55,9 +55,9 @@ json_t *codec_cell(const struct tb_cell *c)
 	for (int i = 0; i < c->n_jobs; i++) {
 		const struct tb_job *j = &c->jobs[i];
 
-		json_array_append_new(jobs, json_pack("{s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:o}",
+		json_array_append_new(jobs, json_pack("{s:s,s:i,s:i,s:i,s:b,s:i,s:o,s:o,s:i,s:i,s:o}",
 			"name", j->name, "schedule", (int)j->schedule, "chunks", j->chunks,
-			"micro_batches", j->micro_batches, "overlap", j->overlap,
+			"micro_batches", j->micro_batches, "overlap", j->overlap, "hidden", j->hidden,
 			"stages", stages_json(j), "hops", hops_json(j->hops, tb_hops(j)), "replicas", j->replicas,
 			"replica", j->replica, "rings", hops_json(j->rings, j->rings ? j->n_stages : 0)));
 	}
@@ -127,9 +127,9 @@ static int read_job(const json_t *in, struct tb_job *j, struct bace_err *e)
 	json_error_t je;
 	int schedule, overlap, rc;
 
-	if (json_unpack_ex((json_t *)in, &je, 0, "{s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:o}", "name", &name,
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:s,s:i,s:i,s:i,s:b,s:i,s:o,s:o,s:i,s:i,s:o}", "name", &name,
 			   "schedule", &schedule, "chunks", &j->chunks, "micro_batches",
-			   &j->micro_batches, "overlap", &overlap, "stages", &stages, "hops", &hops, "replicas", &j->replicas,
+			   &j->micro_batches, "overlap", &overlap, "hidden", &j->hidden, "stages", &stages, "hops", &hops, "replicas", &j->replicas,
 			   "replica", &j->replica, "rings", &rings))
 		return bad(e, "cell: job", &je);
 	copy_string(j->name, sizeof(j->name), name);

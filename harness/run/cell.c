@@ -72,6 +72,7 @@ static int fill_job(const struct moment *m, int which, const struct lab_net *net
 	out->chunks = exp->interleave > 0 ? exp->interleave : 1;
 	out->micro_batches = j->m;
 	out->overlap = exp->overlap;
+	out->hidden = exp->models[exp->jobs[p->job].model].hidden;
 	out->n_stages = p->n_gpus;
 	out->stages = calloc((size_t)p->n_gpus, sizeof(*out->stages));
 	out->hops = calloc((size_t)p->n_gpus, sizeof(*out->hops));

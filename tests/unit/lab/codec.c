@@ -41,6 +41,7 @@ static void same_job(const struct tb_job *got, const struct tb_job *want)
 	assert_int_equal(got->chunks, want->chunks);
 	assert_int_equal(got->micro_batches, want->micro_batches);
 	assert_int_equal(got->overlap, want->overlap);
+	assert_int_equal(got->hidden, want->hidden);
 	assert_int_equal(got->n_stages, want->n_stages);
 	assert_int_equal(got->replicas, want->replicas);
 	assert_int_equal(got->replica, want->replica);
@@ -83,7 +84,7 @@ static void test_cell(void **state)
 				     { 24, 21, 2, 1, 2, 9 } };
 	struct tb_hop hops[3], hops_2[3], rings_0[3], rings_1[3];
 	struct tb_job jobs[] = {
-		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8, .overlap = true,
+		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8, .overlap = true, .hidden = 5120,
 		  .n_stages = 3, .stages = stages, .hops = hops, .replicas = 2, .replica = 0, .rings = rings_0 },
 		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8,
 		  .n_stages = 3, .stages = stages, .hops = hops_2, .replicas = 2, .replica = 1, .rings = rings_1 },

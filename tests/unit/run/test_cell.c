@@ -39,12 +39,14 @@ static void the_last_region(void **state)
 	fix_link(&f, 0, LAST, 1e8, 0.01);
 	fix_model(&f, "M", 8, 1, 2, 1e6, 1e9);
 	fix_job(&f, "j", 0, 4, 10, 0);
+	f.e.models[0].hidden = 5120;
 	testbed_of(&f);
 	assert_int_equal(job_models_build(&f.e, &f.models, &e), 0);
 	struct moment m = { .exp = &f.e, .models = &f.models, .n = 1, .placements = list };
 
 	assert_int_equal(cell_build(&m, &net, predicted, &cell, &e), 0);
 	assert_int_equal(cell.jobs[0].n_stages, 4);
+	assert_int_equal(cell.jobs[0].hidden, 5120);
 	assert_int_equal(cell.jobs[0].stages[0].host, 0);
 	/* Its GPUs are dealt to its two hosts in turn, from the first. */
 	assert_int_equal(cell.jobs[0].stages[1].host, 2 * LAST);
