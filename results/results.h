@@ -129,7 +129,7 @@ struct transfer_step_row {		/* testbed units; of one step, or as it was at its e
 struct op_row {				/* one operation of the timeline, testbed seconds from the cell's start */
 	int64_t placement_id;
 	int stage, step, micro_batch;
-	const char *kind;		/* "F", "B", "W", "recvF", "recvB" */
+	const char *kind;		/* "F", "B", "W", "recvF", "recvB", "sendF", "sendB" */
 	double start_s, end_s, planned_end_s;
 };
 struct job_outcome_row {

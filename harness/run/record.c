@@ -5,7 +5,7 @@
 
 #include "harness/run/internal.h"
 
-static const char *const op_names[] = { "F", "B", "W", "recvF", "recvB" };
+static const char *const op_names[] = { "F", "B", "W", "recvF", "recvB", "sendF", "sendB" };
 
 /* Ends a transaction: commit when rc is 0. */
 static int finish(struct run *r, int rc, struct bace_err *e)

@@ -75,6 +75,8 @@ void world_agent_at(struct world *w, int i, uint16_t port)
 			 w->shaperd ? "--shaperd" : NULL, (char *)w->shaperd, NULL };
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (w->machine)
+		w->machine(w, i);
 	execv(agent_path, argv);
 	_exit(127);
 }

@@ -20,6 +20,8 @@ struct world {
 	pid_t agents[WORLD_HOSTS_MAX];
 	const char *worker_dir;
 	const char *shaperd;			/* of the agents; NULL: none */
+	/* In an agent's process, before it is one; may be NULL. */
+	void (*machine)(const struct world *w, int i);
 };
 
 /* Set by main from its arguments: bace-agent, directory of bace-worker, of the false one. */
