@@ -17,7 +17,8 @@ export PYTHONDONTWRITEBYTECODE=1
 run() {
 	local base=$1
 	shift
-	meson test -C "$BUILD" --no-rebuild --print-errorlogs --logbase "$base" "$@"
+	# Time-outs are for what hangs; a busy machine may take three times as long.
+	meson test -C "$BUILD" --no-rebuild --print-errorlogs -t 3 --logbase "$base" "$@"
 }
 if [ $# -gt 0 ]; then
 	run testlog --num-processes 1 "$@" || true

@@ -13,7 +13,9 @@
 
 #include <event2/event.h>
 #include <hwloc.h>
+#include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
+#include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <openssl/crypto.h>
 
@@ -80,26 +82,95 @@ static void link_driver(int fd, const char *name, char driver[32])
 	snprintf(driver, 32, "%s", ioctl(fd, SIOCETHTOOL, &ifr) ? "" : info.driver);
 }
 
+/* What makes one large packet of many: netem loses it whole, HTB sends it at once. */
+static void link_offloads(int fd, const char *name, char text[32])
+{
+	static const struct {
+		uint32_t cmd;
+		const char *word;
+	} v[] = { { ETHTOOL_GTSO, "tso" }, { ETHTOOL_GGSO, "gso" }, { ETHTOOL_GGRO, "gro" } };
+
+	text[0] = '\0';
+	for (size_t i = 0; i < ARRAY_LEN(v); i++) {
+		struct ethtool_value on = { .cmd = v[i].cmd };
+		struct ifreq ifr = { .ifr_data = (void *)&on };
+
+		snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", name);
+		if (!ioctl(fd, SIOCETHTOOL, &ifr) && on.data)
+			snprintf(text + strlen(text), 32 - strlen(text), "%s%s", *text ? "," : "", v[i].word);
+	}
+}
+
+static int on_gso_max(const struct nlattr *a, void *arg)
+{
+	if (mnl_attr_get_type(a) == IFLA_GSO_MAX_SIZE && !mnl_attr_validate(a, MNL_TYPE_U32))
+		*(uint32_t *)arg = mnl_attr_get_u32(a);
+	return MNL_CB_OK;
+}
+
+static int on_link(const struct nlmsghdr *nlh, void *arg)
+{
+	return mnl_attr_parse(nlh, sizeof(struct ifinfomsg), on_gso_max, arg);
+}
+
+/* 0: not known. The kernel shows it by netlink alone. */
+static uint32_t link_gso_max(struct mnl_socket *nl, const char *name)
+{
+	_Alignas(NLMSG_ALIGNTO) char buf[16384];
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	uint32_t bytes = 0;
+	ssize_t n = -1;
+
+	nlh->nlmsg_type = RTM_GETLINK;
+	nlh->nlmsg_flags = NLM_F_REQUEST;
+	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ifinfomsg));
+	mnl_attr_put_strz(nlh, IFLA_IFNAME, name);
+	if (nl && mnl_socket_sendto(nl, nlh, nlh->nlmsg_len) >= 0)
+		n = mnl_socket_recvfrom(nl, buf, sizeof(buf));
+	if (n > 0)
+		mnl_cb_run(buf, (size_t)n, 0, 0, on_link, &bytes);
+	return bytes;
+}
+
+static json_t *interface(int fd, struct mnl_socket *nl, const char *name)
+{
+	char driver[32], offloads[32];
+	uint32_t gso_max = link_gso_max(nl, name);
+	struct ifreq ifr = { 0 };
+	json_t *o;
+
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", name);
+	link_driver(fd, name, driver);
+	link_offloads(fd, name, offloads);
+	o = json_pack("{s:s,s:i,s:I,s:s}", "name", name, "mtu", ioctl(fd, SIOCGIFMTU, &ifr) ? 0 : ifr.ifr_mtu,
+		      "speed_mbps", link_speed_mbps(fd, name), "driver", driver);
+	/* The hello is short: what is not there is not said. */
+	if (gso_max)
+		json_object_set_new(o, "gso_max_bytes", json_integer(gso_max));
+	if (*offloads)
+		json_object_set_new(o, "offloads", json_string(offloads));
+	return o;
+}
+
 json_t *inventory_interfaces(const struct if_nameindex *all, int *left_out)
 {
 	CLEANUP_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
 	json_t *a = json_array();
 
+	if (nl && mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID)) {
+		mnl_socket_close(nl);
+		nl = NULL;
+	}
 	*left_out = 0;
 	for (const struct if_nameindex *i = all; i && i->if_name; i++) {
-		struct ifreq ifr = { 0 };
-		char driver[32];
-
-		if (json_array_size(a) == INTERFACES_MAX) {
+		if (json_array_size(a) == INTERFACES_MAX)
 			++*left_out;
-			continue;
-		}
-		snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", i->if_name);
-		link_driver(fd, i->if_name, driver);
-		json_array_append_new(a, json_pack("{s:s,s:i,s:I,s:s}", "name", i->if_name,
-			"mtu", ioctl(fd, SIOCGIFMTU, &ifr) ? 0 : ifr.ifr_mtu,
-			"speed_mbps", link_speed_mbps(fd, i->if_name), "driver", driver));
+		else
+			json_array_append_new(a, interface(fd, nl, i->if_name));
 	}
+	if (nl)
+		mnl_socket_close(nl);
 	return a;
 }
 

@@ -38,6 +38,7 @@ void load_view(config_setting_t *group, struct view_spec *out)
 
 static const char *const compute_names[] = { "timed", "cpu", "cuda", NULL };
 static const char *const transport_names[] = { "tcp", "nccl", NULL };
+static const char *const timeline_names[] = { "ops", "full", NULL };
 
 static const struct cfg_key testbed_keys[] = {
 	{ "backend", CFG_CHOICE, 0, T(backend), .choices = backend_names },
@@ -54,6 +55,7 @@ static const struct cfg_key testbed_keys[] = {
 	{ "hosts_per_region", CFG_INT, 0, T(hosts_per_region), .min = 1, .max = 64 },
 	{ "transport", CFG_CHOICE, 0, T(transport), .choices = transport_names },
 	{ "compute", CFG_CHOICE, 0, T(compute), .choices = compute_names },
+	{ "timeline", CFG_CHOICE, 0, T(timeline), .choices = timeline_names },
 	{ "disturb", CFG_LIST },
 	{ "socket_buffer", CFG_SIZE, 0, T(socket_buffer_bytes), .min = 4096, .max = 2e9 },
 	{ "sockets_per_hop", CFG_INT, 0, T(sockets_per_hop), .min = 1, .max = SOCKETS_PER_HOP_MAX },

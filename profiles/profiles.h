@@ -243,6 +243,7 @@ struct view_spec {
 enum rank_mode { RANKS_STAGE, RANKS_REGION };
 enum compute_mode { COMPUTE_AS_TIMED, COMPUTE_ON_CPU, COMPUTE_ON_GPU };	/* wait so long; work so long */
 enum transport_mode { TRANSPORT_TCP, TRANSPORT_NCCL };	/* of hops between regions */
+enum timeline_mode { TIMELINE_WITHOUT_SENDS, TIMELINE_WITH_SENDS };
 enum wan_mode { WAN_STEADY, WAN_STOCK };
 enum backend_kind { BACKEND_AUTO, BACKEND_NETEM, BACKEND_NFQUEUE, BACKEND_UML };
 
@@ -274,6 +275,7 @@ struct testbed_spec {
 	enum transport_mode transport;
 	enum compute_mode compute;
 	int sockets_per_hop;		/* TCP connections that a hop's messages are striped over; 1 */
+	enum timeline_mode timeline;
 	uint64_t socket_buffer_bytes;	/* to which sockets grow in a lab; 0: as the links need (steady), or stock */
 	int n_disturb;
 	struct disturbance *disturb;	/* owned by the experiment */

@@ -26,7 +26,7 @@ struct comparison {
 	struct gap *gaps;	/* [n] */
 	size_t n;
 	struct interval median_signed, median_abs, p95_abs;
-	struct interval job_signed, job_abs;	/* JCT, measured to event simulation */
+	struct interval job_signed, job_abs, job_p95;	/* JCT, measured to event simulation */
 	struct order orders[2];
 	struct job_compared *jobs;
 	size_t n_jobs;
@@ -208,6 +208,7 @@ static int jobs_of(struct comparison *c, const struct compare_options *o, struct
 	}
 	c->job_signed = interval_of(sign, n, stats_median, o);
 	c->job_abs = interval_of(size, n, stats_median, o);
+	c->job_p95 = interval_of(size, n, abs_p95, o);
 	return 0;
 }
 
@@ -301,10 +302,10 @@ static void print_interval(FILE *to, const char *what, const struct interval *i,
 			   const char *of)
 {
 	if (!isfinite(i->value)) {
-		fprintf(to, "  %-44s -  (n = %zu %s)\n", what, i->n, of);
+		fprintf(to, "  %-46s -  (n = %zu %s)\n", what, i->n, of);
 		return;
 	}
-	fprintf(to, "  %-44s %+.2f%s", what, i->value * factor, unit);
+	fprintf(to, "  %-46s %+.2f%s", what, i->value * factor, unit);
 	if (isfinite(i->lo))
 		fprintf(to, "  95 %% CI [%+.2f, %+.2f]", i->lo * factor, i->hi * factor);
 	fprintf(to, "  (n = %zu %s)\n", i->n, of);
@@ -318,6 +319,7 @@ static void print_summary(const struct comparison *c, FILE *to, bool color)
 	print_interval(to, "step time, 95th percentile of the error", &c->p95_abs, 100, " %", "placements");
 	print_interval(to, "completion time, median signed error", &c->job_signed, 100, " %", "jobs");
 	print_interval(to, "completion time, median absolute error", &c->job_abs, 100, " %", "jobs");
+	print_interval(to, "completion time, 95th percentile of the error", &c->job_p95, 100, " %", "jobs");
 	for (int m = 0; m < 2; m++) {
 		char what[64];
 
@@ -410,12 +412,12 @@ static int print_json(const struct comparison *c, const char *run, FILE *to, str
 
 	for (size_t i = 0; i < c->n; i++)
 		json_array_append_new(list, placement_json(&c->v[i], &c->gaps[i]));
-	root = json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}}", "run", run, "placements",
+	root = json_pack("{s:s, s:o, s:o, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o, s:o}, s:{s:o, s:o}}", "run", run, "placements",
 		list, "jobs", jobs_json(c), "policies", policies_json(c),
 		"step_time_error", "median_signed", interval_json(&c->median_signed), "median_abs",
 		interval_json(&c->median_abs), "p95_abs", interval_json(&c->p95_abs), "jct_error", "median_signed",
-		interval_json(&c->job_signed), "median_abs", interval_json(&c->job_abs), "policy_order_kendall_tau",
-		"mean_jct", interval_json(&c->orders[0].tau), "cost", interval_json(&c->orders[1].tau));
+		interval_json(&c->job_signed), "median_abs", interval_json(&c->job_abs), "p95_abs",
+		interval_json(&c->job_p95), "policy_order_kendall_tau", "mean_jct", interval_json(&c->orders[0].tau), "cost", interval_json(&c->orders[1].tau));
 	if (!root || json_dumpf(root, to, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) || fputc('\n', to) == EOF)
 		rc = bace_fail(e, EIO, "compare: write failed");
 	json_decref(root);

@@ -74,7 +74,9 @@ struct link_truth_row {
 	const char *src, *dst;
 	double rate_bps, latency_s, jitter_s, loss;	/* unscaled */
 	double scaled_rate_bps, scaled_latency_s;
-	double buffer_bytes;
+	double buffer_bytes;		/* as asked for; 0: computed */
+	/* What the testbed made of it; NAN: nothing. */
+	double burst_bytes, queue_bytes, gso_max_bytes, initcwnd_segments, delay_limit_packets;
 };
 struct disturbance_row {		/* beyond link_truth; unscaled */
 	const char *src, *dst, *jitter_distribution, *trace;	/* trace: path, may be NULL */
@@ -98,6 +100,7 @@ struct placement_row {			/* one placement of one policy */
 	int n_steps;			/* measured */
 	double measured_median_s, measured_p95_s, measured_first_s;	/* NAN: not measured */
 	double compute_s;		/* measured mean compute per stage and step */
+	double delay_lateness_p99_s;	/* of the cell's delay lines, testbed time; NAN: none */
 };
 struct step_row {			/* unscaled */
 	int64_t placement_id;
@@ -126,7 +129,7 @@ struct transfer_step_row {		/* testbed units; of one step, or as it was at its e
 struct op_row {				/* one operation of the timeline, testbed seconds from the cell's start */
 	int64_t placement_id;
 	int stage, step, micro_batch;
-	const char *kind;		/* "F", "B", "W", "recvF", "recvB" */
+	const char *kind;		/* "F", "B", "W", "recvF", "recvB", "sendF", "sendB" */
 	double start_s, end_s, planned_end_s;
 };
 struct job_outcome_row {
@@ -149,7 +152,7 @@ struct skip_row {			/* what was skipped, and why */
 
 struct monitor_row {
 	double at_s;			/* testbed time since the run began */
-	const char *host, *method;	/* "counters", "tcp_info", "probe" */
+	const char *method;		/* "counters", "tcp_info", "probe" */
 	const char *src, *dst;		/* regions; may be NULL */
 	const char *quantity;		/* its name ends in the unit: "goodput_bps", "power_w" */
 	double value;

@@ -16,12 +16,13 @@ static const struct {
 		"seed, version, kernel, inventory_json, backend, backend_why, schedule, scale_bytes, "
 		"scale_time, git_revision, process" },
 	[INSERT_LINK_TRUTH] = { "link_truth", "run_id, src, dst, rate_bps, latency_s, jitter_s, loss, "
-		"scaled_rate_bps, scaled_latency_s, buffer_bytes" },
+		"scaled_rate_bps, scaled_latency_s, buffer_bytes, burst_bytes, queue_bytes, gso_max_bytes, initcwnd_segments, "
+		"delay_limit_packets" },
 	[INSERT_PLAN_CHECK] = { "plan_check", "run_id, src, dst, planned_rtt_s, rtt_min_s, rtt_median_s, "
 		"rtt_p99_s, planned_goodput_bps, goodput_bps" },
 	[INSERT_PLACEMENT] = { "placement", "run_id, policy, job, placement, stages, micro_batches, "
 		"moment, jobs_at_once, closed_form_s, event_sim_s, valid, invalid_why, n_steps, "
-		"measured_median_s, measured_p95_s, measured_first_s, compute_s" },
+		"measured_median_s, measured_p95_s, measured_first_s, compute_s, delay_lateness_p99_s" },
 	[INSERT_STEP] = { "step", "placement_id, step, step_s, compute_s, stall_s" },
 	[INSERT_TRANSFER] = { "transfer", "placement_id, hop, src, dst, forward, payload_bytes, "
 		"wire_bytes, retrans_bytes, tc_bytes, rtt_s, min_rtt_s, congestion_control, valid, planned_goodput_bps, "
@@ -36,7 +37,7 @@ static const struct {
 	[INSERT_MOMENT] = { "moment", "run_id, settings, moment, jobs" },
 	[INSERT_MOMENT_JOB] = { "moment_job", "moment_id, place, median_step_s, busy" },
 	[INSERT_SIM_OP] = { "sim_op", "placement_id, seq, stage, step, micro_batch, kind, start_s, end_s" },
-	[INSERT_MONITOR] = { "monitor_sample", "run_id, at_s, host, method, src, dst, quantity, value" },
+	[INSERT_MONITOR] = { "monitor_sample", "run_id, at_s, method, src, dst, quantity, value" },
 	[INSERT_ENERGY] = { "energy", "run_id, host, source, device, start_s, end_s, energy_j" },
 	[INSERT_DISTURBANCE] = { "disturbance", "run_id, src, dst, jitter_s, jitter_distribution, loss, trace, loop" },
 	[INSERT_TRANSFER_STEP] = { "transfer_step", "placement_id, hop, forward, step, sent_bytes, retrans_bytes, "
@@ -196,9 +197,10 @@ int store_run_end(struct store *s, const char *run, const char *status, struct b
 int store_add_link_truth(struct store *s, const char *run, const struct link_truth_row *r,
 			 struct bace_err *e)
 {
-	return store_insert(s, INSERT_LINK_TRUTH, e, "sssddddddd", run, r->src, r->dst, r->rate_bps,
+	return store_insert(s, INSERT_LINK_TRUTH, e, "sssdddddddddddd", run, r->src, r->dst, r->rate_bps,
 			    r->latency_s, r->jitter_s, r->loss, r->scaled_rate_bps, r->scaled_latency_s,
-			    r->buffer_bytes);
+			    r->buffer_bytes, r->burst_bytes, r->queue_bytes, r->gso_max_bytes, r->initcwnd_segments,
+			    r->delay_limit_packets);
 }
 
 int store_add_plan_check(struct store *s, const char *run, const struct plan_check_row *r,
@@ -212,11 +214,11 @@ int store_add_plan_check(struct store *s, const char *run, const struct plan_che
 int store_add_placement(struct store *s, const char *run, const struct placement_row *r, int64_t *id,
 			struct bace_err *e)
 {
-	int rc = store_insert(s, INSERT_PLACEMENT, e, "ssssiisiddisidddd", run, r->policy, r->job,
+	int rc = store_insert(s, INSERT_PLACEMENT, e, "ssssiisiddisiddddd", run, r->policy, r->job,
 		r->placement, (int64_t)r->stages, (int64_t)r->micro_batches, r->moment,
 		(int64_t)r->jobs_at_once, r->closed_form_s, r->event_sim_s, (int64_t)r->valid,
 		r->invalid_why, (int64_t)r->n_steps, r->measured_median_s, r->measured_p95_s,
-		r->measured_first_s, r->compute_s);
+		r->measured_first_s, r->compute_s, r->delay_lateness_p99_s);
 
 	if (!rc && id)
 		*id = sqlite3_last_insert_rowid(s->db);
@@ -301,7 +303,7 @@ int store_add_sim_op(struct store *s, const struct op_row *r, struct bace_err *e
 int store_add_monitor_sample(struct store *s, const char *run, const struct monitor_row *r,
 			     struct bace_err *e)
 {
-	return store_insert(s, INSERT_MONITOR, e, "sdsssssd", run, r->at_s, r->host, r->method, r->src,
+	return store_insert(s, INSERT_MONITOR, e, "sdssssd", run, r->at_s, r->method, r->src,
 			    r->dst, r->quantity, r->value);
 }
 

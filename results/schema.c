@@ -250,5 +250,15 @@ static const char version_4[] =
 ");\n"
 "CREATE INDEX disturbance_run ON disturbance(run_id);\n";
 
-const char *const store_migrations[] = { version_1, version_2, version_3, version_4 };
+/* What was computed for links, how late delays were. No one host sees all of a link. */
+static const char version_5[] =
+"ALTER TABLE link_truth ADD COLUMN burst_bytes /* B; Of its class, as shaped; empty: without a testbed. */ REAL;\n"
+"ALTER TABLE link_truth ADD COLUMN queue_bytes /* B; Of the bottleneck queue, as shaped. */ REAL;\n"
+"ALTER TABLE link_truth ADD COLUMN gso_max_bytes /* B; Largest packet that its senders' devices make; empty: theirs. */ REAL;\n"
+"ALTER TABLE link_truth ADD COLUMN initcwnd_segments /* 1; Initial windows on its senders' routes; empty: the kernel's. */ INTEGER;\n"
+"ALTER TABLE link_truth ADD COLUMN delay_limit_packets /* 1; That its delay holds at most; empty: no delay. */ INTEGER;\n"
+"ALTER TABLE placement ADD COLUMN delay_lateness_p99_s /* s; 99th percentile of the lateness of the cell's delay lines, the worst gateway's, testbed time; empty: none. */ REAL;\n"
+"ALTER TABLE monitor_sample DROP COLUMN host;\n";
+
+const char *const store_migrations[] = { version_1, version_2, version_3, version_4, version_5 };
 const int store_version = (int)ARRAY_LEN(store_migrations);

@@ -185,7 +185,7 @@ static const struct {
 		" kernel, backend, backend_why, schedule, scale_bytes, scale_time FROM run WHERE id = ?1" },
 	{ "placements", "SELECT id, policy, job, placement, stages, micro_batches, jobs_at_once,"
 		" closed_form_s, event_sim_s, measured_median_s, measured_p95_s, measured_first_s,"
-		" compute_s, n_steps, measured_median_s / event_sim_s - 1 AS error_event_sim,"
+		" compute_s, delay_lateness_p99_s, n_steps, measured_median_s / event_sim_s - 1 AS error_event_sim,"
 		" measured_median_s / closed_form_s - 1 AS error_closed_form, valid, invalid_why FROM"
 		" placement" WANTED " ORDER BY id" },
 	{ "jobs", "SELECT policy, oracle, job, placement, finished, arrival_s, start_s, finish_s, jct_s,"

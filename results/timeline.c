@@ -39,7 +39,8 @@ int timeline_load(struct store *s, int64_t placement, bool simulated, int first,
 	int step = SQLITE_DONE, rc = store_query(s, simulated ?
 		"SELECT stage, step, micro_batch, kind, start_s, end_s, end_s FROM sim_op WHERE placement_id ="
 		" ?1 AND step BETWEEN ?2 AND ?3" : "SELECT stage, step, micro_batch, kind, start_s, end_s,"
-		" planned_end_s FROM op WHERE placement_id = ?1 AND step BETWEEN ?2 AND ?3", NULL, &q, e);
+		" planned_end_s FROM op WHERE placement_id = ?1 AND step BETWEEN ?2 AND ?3 AND kind NOT LIKE 'send%'",
+		NULL, &q, e);
 
 	*out = (struct timeline){ 0 };
 	if (rc)

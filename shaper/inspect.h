@@ -56,6 +56,16 @@ int shape_check_interfaces(const struct shape_spec *s, struct bace_err *e);
 /* Does the way to `addr` (text) leave by an interface of the spec? 1, 0 or -errno. */
 int shape_carries(const struct shape_spec *s, const char *addr, struct bace_err *e);
 
+/* Prefixes to which this machine's way leaves by another interface than the egress that
+ * limits their link: what is sent there is not shaped. */
+struct shape_stray {
+	int n;				/* 0: none, or no such interface here */
+	char name[NAME_LEN];		/* of the first one's region */
+	struct shape_prefix prefix;
+	char ifname[IFNAMSIZ];		/* by which it leaves */
+};
+int shape_find_stray(const struct shape_spec *s, struct shape_stray *out, struct bace_err *e);
+
 /* The plan as a shell script of tc commands; what tc cannot say is in comments. */
 int shape_render_tc(const struct shape_spec *s, struct bace_buf *out, struct bace_err *e);
 

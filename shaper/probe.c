@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -50,13 +49,6 @@ static bool has_nfqueue(void)
 	return yes;
 }
 
-int scratch_namespace_enter(void)
-{
-	if (!unshare(CLONE_NEWNET))
-		return 0;
-	return unshare(CLONE_NEWUSER | CLONE_NEWNET) ? -errno : 0;
-}
-
 static enum delay_kind probe_here(void)
 {
 	return has_netem() ? DELAY_NETEM : has_nfqueue() ? DELAY_NFQUEUE : DELAY_NONE;
@@ -93,4 +85,34 @@ enum delay_kind shape_probe_delay(const char **why)
 	       : kind == DELAY_NFQUEUE ? "the kernel has no sch_netem; NFQUEUE and its iptables target work"
 	       : "the kernel has no sch_netem, and NFQUEUE or its iptables target does not work";
 	return kind;
+}
+
+/* Two links delayed on one interface, of which one duplicates: as a plan lays them. */
+static int duplicate_here(const void *ignored, struct bace_err *e)
+{
+	struct shape_link links[2];
+	struct shape_spec spec = { .egress = "none", .ingress = "lo", .delay = DELAY_NETEM, .mtu = 1500, .n_links = 2, .links = links };
+	struct shape_plan plan;
+	struct netlink nl;
+	int rc;
+
+	for (int i = 0; i < 2; i++)
+		links[i] = (struct shape_link){ .name = "probe", .region = (uint16_t)i, .latency_ns = 1000000, .n_prefixes = 1,
+						.prefixes = { { .family = AF_INET, .len = 16, .addr = { 10, (uint8_t)i } } } };
+	links[1].impair.duplicate = 0.5;
+	rc = netlink_open(&nl, NETLINK_ROUTE, e);
+	if (rc)
+		return rc;
+	rc = plan_build(&spec, &plan, e);
+	if (!rc) {
+		rc = kernel_apply(&nl, &plan.ingress, NULL, e);
+		plan_free(&plan);
+	}
+	netlink_close(&nl);
+	return rc;
+}
+
+int scratch_try_duplicate(struct bace_err *e)
+{
+	return scratch_run(duplicate_here, NULL, e);
 }

@@ -1,12 +1,7 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "shaper/scratch.h"
 #include "shaper/snapshot.h"
@@ -31,16 +26,16 @@ static int add_device(struct netlink *nl, const struct snapshot *s, struct bace_
 	return netlink_ask(nl, nlh, NULL, NULL, e);
 }
 
-static int rehearse_here(const struct snapshot *s, struct bace_err *e)
+static int rehearse_here(const void *snapshot, struct bace_err *e)
 {
 	struct netlink nl;
 	int rc = netlink_open(&nl, NETLINK_ROUTE, e);
 
 	if (rc)
 		return rc;
-	rc = add_device(&nl, s, e);
+	rc = add_device(&nl, snapshot, e);
 	if (!rc)
-		rc = snapshot_build_on(&nl, s, "rehearse0", e);
+		rc = snapshot_build_on(&nl, snapshot, "rehearse0", e);
 	netlink_close(&nl);
 	return rc;
 }
@@ -48,9 +43,6 @@ static int rehearse_here(const struct snapshot *s, struct bace_err *e)
 int snapshot_rehearse(const struct snapshot *s, struct bace_err *e)
 {
 	struct bace_err inner = { 0 };
-	int status, pipe_fd[2];
-	ssize_t n;
-	pid_t pid;
 
 	if (snapshot_hides_something(s))
 		return bace_fail(e, ENOTSUP, "the netem qdisc of `%s' has a jitter, whose distribution the kernel does not show: it could not be put back, so remove it yourself first",
@@ -58,29 +50,8 @@ int snapshot_rehearse(const struct snapshot *s, struct bace_err *e)
 	if (s->incomplete)
 		return bace_fail(e, ENOTSUP, "the %s qdisc of `%s' has more than bace can keep (a size table, a shared block, a class of a kind that Linux has given up): it could not be put back, so remove it yourself first",
 				 snapshot_root_kind(s), s->ifname);
-	if (pipe2(pipe_fd, O_CLOEXEC))
-		return bace_fail_errno(e, errno, "pipe");
-	pid = fork();
-	if (pid < 0) {
-		close(pipe_fd[0]);
-		close(pipe_fd[1]);
-		return bace_fail_errno(e, errno, "fork");
-	}
-	if (!pid) {
-		if (scratch_namespace_enter())
-			_exit(2);
-		if (!rehearse_here(s, &inner))
-			_exit(0);
-		_exit(write(pipe_fd[1], &inner, sizeof(inner)) == sizeof(inner) ? 1 : 2);
-	}
-	close(pipe_fd[1]);
-	n = read(pipe_fd[0], &inner, sizeof(inner));
-	close(pipe_fd[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (WIFEXITED(status) && !WEXITSTATUS(status))
+	if (!scratch_run(rehearse_here, s, &inner))
 		return 0;
 	return bace_fail(e, ENOTSUP, "the %s qdisc of `%s' could not be put back exactly afterwards (%s): remove it yourself first",
-			 snapshot_root_kind(s), s->ifname,
-			 n == sizeof(inner) ? inner.msg : "no scratch namespace to try it in");
+			 snapshot_root_kind(s), s->ifname, inner.msg);
 }

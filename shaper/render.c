@@ -1,4 +1,5 @@
 /* What a spec means: computed values, tc commands, differences. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/pkt_sched.h>
 #include <string.h>
@@ -68,6 +69,52 @@ int shape_carries(const struct shape_spec *s, const char *addr, struct bace_err 
 	if (rc || !ifindex || !if_indextoname((unsigned)ifindex, name))
 		return rc;
 	return !strcmp(name, s->egress) || !strcmp(name, s->ingress);
+}
+
+/* The first host of the prefix: its bare address may be a broadcast address. */
+static void host_of(const struct shape_prefix *p, char text[INET6_ADDRSTRLEN])
+{
+	size_t n = p->family == AF_INET ? 4 : 16;
+	uint8_t addr[16];
+
+	memcpy(addr, p->addr, sizeof(addr));
+	if (p->len < 8 * n)
+		addr[n - 1] |= 1;
+	inet_ntop(p->family, addr, text, INET6_ADDRSTRLEN);
+}
+
+static void look_up(struct netlink *nl, int egress, const struct shape_link *l, const struct shape_prefix *p, struct shape_stray *out)
+{
+	char addr[INET6_ADDRSTRLEN], name[IFNAMSIZ];
+	int way = 0;
+
+	host_of(p, addr);
+	/* Where there is no way nothing goes unshaped. */
+	if (guard_route_interface(nl, addr, &way, NULL) || !way || way == egress || !if_indextoname((unsigned)way, name))
+		return;
+	if (out->n++)
+		return;
+	memcpy(out->name, l->name, sizeof(out->name));
+	memcpy(out->ifname, name, sizeof(out->ifname));
+	out->prefix = *p;
+}
+
+int shape_find_stray(const struct shape_spec *s, struct shape_stray *out, struct bace_err *e)
+{
+	int egress = (int)if_nametoindex(s->egress), rc;
+	struct netlink nl;
+
+	*out = (struct shape_stray){ 0 };
+	if (!egress)
+		return 0;
+	rc = netlink_open(&nl, NETLINK_ROUTE, e);
+	if (rc)
+		return rc;
+	for (int i = 0; i < s->n_links; i++)
+		for (int k = 0; k < s->links[i].n_prefixes && s->links[i].rate_bps; k++)
+			look_up(&nl, egress, &s->links[i], &s->links[i].prefixes[k], out);
+	netlink_close(&nl);
+	return 0;
 }
 
 /* ---- tc commands ---- */

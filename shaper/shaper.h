@@ -130,6 +130,7 @@ struct shape_trace {
 	size_t n;
 	struct shape_trace_point *v;	/* malloc'd; shape_trace_free */
 	int64_t period_ns;		/* of one round, if it is to be looped; 0: it cannot be */
+	size_t outages;			/* of a packet-delivery trace: one packet passes in each */
 };
 
 #define SHAPE_TRACE_POINTS_MAX 200000

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shaper/guard.h"
+#include "shaper/scratch.h"
 #include "shaper/shaping_state.h"
 #include "shaper/stats.h"
 
@@ -274,6 +275,26 @@ static void put_back(struct shaping *s, const struct shape_spec *failed, struct 
 			  first.msg, second.msg);
 }
 
+/* Pitfall: since Linux 6.16, and what took its fix, netem is refused where one of several
+ * on an interface duplicates, in words that speak of trees. Tried before anything changes. */
+static int check_duplicates(const struct shape_spec *spec, struct bace_err *e)
+{
+	const struct shape_link *duplicates = NULL;
+	struct bace_err said = { 0 };
+	int delayed = 0;
+
+	for (int i = 0; i < spec->n_links && spec->delay == DELAY_NETEM; i++) {
+		delayed += plan_link_is_delayed(&spec->links[i]);
+		if (spec->links[i].impair.duplicate > 0)
+			duplicates = &spec->links[i];
+	}
+	/* Where it cannot be tried, the kernel says it in its own words. */
+	if (!duplicates || delayed < 2 || scratch_try_duplicate(&said) != -EINVAL)
+		return 0;
+	return bace_fail(e, ENOTSUP, "link `%s': this kernel's netem does not duplicate packets beside another link's netem on one interface, only where it is the one link that is delayed (%.290s)",
+			 duplicates->name, said.msg);
+}
+
 int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)
 {
 	struct bace_err scratch;
@@ -283,6 +304,8 @@ int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_ch
 
 	e = e ? e : &scratch;
 	rc = spec_check_backend(spec, e);
+	if (!rc)
+		rc = check_duplicates(spec, e);
 	if (!rc)
 		rc = plan_build(spec, &plan, e);
 	if (rc)

@@ -244,6 +244,7 @@ static int end_bin(struct reader *r, int64_t length_ns)
 	p.to.rate_bps = (uint64_t)llround(packets * DELIVERY_BITS * 1e9 / (double)length_ns);
 	if (p.to.rate_bps < CALC_RATE_MIN_BPS)
 		p.to.rate_bps = CALC_RATE_MIN_BPS;
+	r->out->outages += !r->in_bin;
 	r->in_bin = 0;
 	if (p.to.rate_bps > CALC_RATE_MAX_BPS)
 		return fail(r, "more deliveries than 4 Tbit/s");

@@ -45,6 +45,18 @@ static bool has_single_region_policy(const struct experiment *e)
 	return false;
 }
 
+struct noting {
+	const char *path;
+	struct bace_diags *notes;
+};
+
+static void add_note(void *arg, const char *text)
+{
+	const struct noting *n = arg;
+
+	bace_diag_add(n->notes, n->path, 0, "%s", text);
+}
+
 static void add_notes(const struct experiment *e, const struct job_models *m, struct bace_diags *notes)
 {
 	int most = largest_region(&e->cluster);
@@ -58,6 +70,8 @@ static void add_notes(const struct experiment *e, const struct job_models *m, st
 	if (e->oracle_measured && e->testbed.steps < 3)
 		bace_diag_add(notes, e->path, 0, "the testbed runs %d steps a cell: a median of at least 3 "
 			      "says more", e->testbed.steps);
+	if (e->oracle_measured)
+		run_notes(e, add_note, &(struct noting){ e->path, notes });
 }
 
 /* ---- summary ---- */

@@ -26,7 +26,7 @@ struct command {
 
 extern const struct command cmd_run, cmd_fidelity, cmd_p2p, cmd_allreduce, cmd_probe, cmd_check, cmd_pipeline, cmd_trace_gen, cmd_sim, cmd_merge,
 	cmd_claims, cmd_policies, cmd_runs, cmd_show, cmd_report, cmd_export, cmd_trace,
-	cmd_compare, cmd_store, cmd_doctor, cmd_keygen, cmd_shape, cmd_overhead, cmd_diff, cmd_rerun, cmd_init, cmd_robust;
+	cmd_compare, cmd_store, cmd_doctor, cmd_keygen, cmd_shape, cmd_overhead, cmd_diff, cmd_rerun, cmd_init, cmd_robust, cmd_lab;
 extern const struct command cmd_lab_inner, cmd_lab_uml, cmd_lab_guest;	/* hidden */
 
 /* "bace CMD: MESSAGE" on stderr; returns code. */
@@ -37,5 +37,8 @@ int cmd_error(const struct command *c, int code, const char *fmt, ...) BACE_PRIN
 int cmd_exit_of(int rc, bool began);
 /* Misuse: message, where the usage is, BACE_EXIT_INPUT. */
 int cmd_misuse(const struct command *c, const char *fmt, ...) BACE_PRINTF(2, 3);
+
+/* Runs the subcommand that argv[1] names; without one, or with --help, says which there are. */
+int cmd_sub(const struct command *parent, const struct cmd_globals *g, int argc, char **argv);
 
 #endif

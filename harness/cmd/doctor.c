@@ -14,6 +14,7 @@
 
 #include "harness/cmd/stored.h"
 #include "harness/lab/lab.h"
+#include "harness/run/run.h"
 
 enum state { WORKS, LIMITED, MISSING };
 static const char *const state_names[] = { "works", "limited", "missing" };
@@ -136,7 +137,7 @@ static void check_cores(struct findings *f)
 	int n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 
 	add(f, "processors", "ranks that compute at once", n < 2 ? LIMITED : WORKS, REMEDY_CORES,
-	    "%d: about %d packets a second in all", n, n * 15500);
+	    "%d: about %d packets a second in all", n, n * RUN_PACKETS_PER_PROCESSOR);
 }
 
 /* ---- everything else ---- */

@@ -33,6 +33,7 @@ static const struct command *const commands[] = {
 	&cmd_store,
 	&cmd_doctor,
 	&cmd_keygen,
+	&cmd_lab,
 	&cmd_shape,
 	&cmd_lab_inner,
 	&cmd_lab_uml,

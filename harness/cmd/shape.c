@@ -95,35 +95,9 @@ void shape_input_free(struct shape_input *in)
 	shape_file_free(&in->file);
 }
 
-/* ---- the table ---- */
-static void help(FILE *to)
-{
-	fprintf(to, "usage: %s\n\n", cmd_shape.usage);
-	for (size_t i = 0; subcommands[i]; i++)
-		fprintf(to, "  %-9s %s\n", subcommands[i]->name + strlen("shape "), subcommands[i]->summary);
-	fputs("\n`bace shape SUBCOMMAND --help` says more about one.\n", to);
-}
-
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
-	const char *names[ARRAY_LEN(subcommands)], *near;
-
-	if (argc < 2) {
-		help(stderr);
-		return BACE_EXIT_INPUT;
-	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-		help(stdout);
-		return BACE_EXIT_OK;
-	}
-	for (size_t i = 0; subcommands[i]; i++) {
-		names[i] = subcommands[i]->name + strlen("shape ");
-		if (!strcmp(argv[1], names[i]))
-			return subcommands[i]->run(g, argc - 1, argv + 1);
-	}
-	near = bace_nearest(argv[1], names, ARRAY_LEN(subcommands) - 1);
-	return cmd_misuse(&cmd_shape, "no subcommand `%s'%s%s%s", argv[1], near ? "; did you mean `" : "",
-			  near ? near : "", near ? "'?" : "");
+	return cmd_sub(&cmd_shape, g, argc, argv);
 }
 
 const struct command cmd_shape = {

@@ -113,11 +113,14 @@ static int say(const struct options *o, const struct shape_trace *t, unsigned se
 	const char *what = sets == SHAPE_SET_RATE ? "rate" : "latency and loss";
 
 	if (o->json)
-		shape_print_json(json_pack("{s:s,s:s,s:s,s:s,s:I,s:f,s:b,s:f}", "state", state, "src", o->src, "dst", o->dst,
+		shape_print_json(json_pack("{s:s,s:s,s:s,s:s,s:I,s:f,s:b,s:f,s:I}", "state", state, "src", o->src, "dst", o->dst,
 			"part", what, "changes", (json_int_t)t->n, "round_s", (double)t->period_ns / 1e9, "loop", o->loop,
-			"at_unix_s", (double)o->start_real_ns / 1e9));
+			"at_unix_s", (double)o->start_real_ns / 1e9, "outages", (json_int_t)t->outages));
 	else
 		printf("%s: %s of %s -> %s, %zu changes%s\n", state, what, o->src, o->dst, t->n, o->loop ? " a round" : "");
+	if (!o->json && t->outages)
+		printf("%zu outage%s: a rate cannot be 0, so one packet passes in each, which takes all of it\n", t->outages,
+		       t->outages == 1 ? "" : "s");
 	return BACE_EXIT_OK;
 }
 

@@ -9,9 +9,12 @@
 
 #define RTT_TOLERANCE_S 0.5e-3	/* beside 1 %: the delay line's and the probe's own lateness */
 #define RTT_TOLERANCE 0.01
-#define LOSS_NONE 1e-3		/* of packets, where none is planned */
 #define UDP_MAX_BPS 20e6
 #define UDP_SHARE 0.5		/* of the rate: nothing is lost for want of room */
+#define UDP_PPS 2000		/* by smaller packets on slow links: losses are counted in packets */
+#define UDP_BYTES_LEAST 100
+#define UDP_BYTES_MOST 1000
+#define UDP_SECONDS_MOST 10	/* or --seconds */
 #define RTT_BUDGET_S 2.0
 
 struct options {
@@ -136,17 +139,14 @@ static struct check check_goodput(const struct shape_path *p, const struct shape
 static struct check check_loss(const struct shape_path *p, uint64_t sent, uint64_t received)
 {
 	double planned = shape_planned_loss(p);
+	double half = shape_loss_half_most(planned);
 	struct check c = { .what = "UDP loss", .unit = "", .planned = planned, .seen = shape_loss_interval(p, sent, received),
-			   .low = planned, .high = planned,
+			   .low = fmax(0, planned - half), .high = planned + half,
 			   .not_judged = p->impair.loss_corr > 0 ? "correlated loss has no simple mean"
 					 : p->impair.duplicate > 0 ? "duplicates make up for losses"
 					 : p->impair.corrupt > 0 ? "corrupt packets are dropped as well" : NULL };
 
-	bool good = planned > 0 ? c.seen.low <= planned && c.seen.high >= planned : c.seen.value <= LOSS_NONE;
-
-	if (!(planned > 0))
-		c.high = LOSS_NONE;
-	c.verdict = c.not_judged || good ? SHAPE_WITHIN : SHAPE_OUT;
+	c.verdict = c.not_judged ? SHAPE_WITHIN : shape_judge_loss(&c.seen, planned, sent);
 	return c;
 }
 
@@ -209,6 +209,20 @@ static double udp_rate(const struct shape_path *p, const struct shape_file *f)
 	return p->link.rate_bps ? fmin(UDP_MAX_BPS, UDP_SHARE * part_of_rate(p, f)) : UDP_MAX_BPS;
 }
 
+/* As large as a link of this rate needs them to have UDP_PPS of them a second. */
+static int udp_bytes(double bps)
+{
+	return (int)fmin(UDP_BYTES_MOST, fmax(UDP_BYTES_LEAST, bps / 8 / UDP_PPS));
+}
+
+/* Until as many were sent as the verdict needs, if that does not take too long. */
+static double udp_seconds(const struct options *o, const struct shape_path *p, double bps)
+{
+	if (!(bps > 0))
+		return 0;
+	return fmin(fmax(1, shape_loss_packets(p) * udp_bytes(bps) * 8 / bps), fmax(UDP_SECONDS_MOST, o->seconds));
+}
+
 static int rtt_samples(const struct shape_path *out, const struct shape_path *in)
 {
 	double rtt = (double)((out ? out->link.latency_ns : 0) + (in ? in->link.latency_ns : 0)) / 1e9;
@@ -223,9 +237,11 @@ static int verify_region(struct verdict *v, const struct shape_input *in, int re
 	const struct shape_path *paths[2] = { shape_file_path(f, here, remote), shape_file_path(f, remote, here) };
 	const char *names[2] = { f->regions[here].name, f->regions[remote].name };
 	const char *addr = f->regions[remote].probe;
+	const double bps[2] = { udp_rate(paths[0], f), udp_rate(paths[1], f) };
 	const struct shape_probe p = { .addr = addr, .port = v->o->port, .rtt_samples = rtt_samples(paths[0], paths[1]),
 				       .connections = v->o->connections, .seconds = v->o->seconds,
-				       .udp_bps = { udp_rate(paths[0], f), udp_rate(paths[1], f) }, .udp_seconds = fmin(3, v->o->seconds) };
+				       .udp_bps = { bps[0], bps[1] }, .udp_bytes = { udp_bytes(bps[0]), udp_bytes(bps[1]) },
+				       .udp_seconds = { udp_seconds(v->o, paths[0], bps[0]), udp_seconds(v->o, paths[1], bps[1]) } };
 	struct shape_measured m;
 	struct check c;
 	char more[96];
@@ -344,7 +360,8 @@ const struct command cmd_shape_verify = {
 		 "--host names the region's shaping host. As planned: the interval of the RTT's median is\n"
 		 "within 1 % + 0.5 ms (+ half the jitter), that of the goodput within F (0.02) of rate x\n"
 		 "MSS / frame (of a host's part, in mode host), and the planned loss is in the interval of\n"
-		 "the loss. Undecided: the value is within, its interval is not. Exit 4 if not as planned.",
+		 "the loss, which is narrow enough: half of it at most half of the loss, or 0.1 %. Undecided:\n"
+		 "a part of the interval is within, or it is too wide. Exit 4 if not as planned.",
 	.run = run_verify,
 };
 

@@ -78,15 +78,20 @@ static int take_steps(struct cell_run *r, struct cell_rank *k, const json_t *a, 
 	return 0;
 }
 
-static bool known_op(const struct tb_job *j, json_int_t stage, json_int_t kind, json_int_t micro_batch)
+static bool known_op(const struct cell_run *r, const struct tb_job *j, json_int_t stage, json_int_t kind,
+		     json_int_t micro_batch)
 {
-	if (kind == TB_RECV_REDUCE)
+	bool first = !stage, last = stage == j->n_stages - 1;
+
+	if (kind >= TB_SEND_ACTIVATION && kind != TB_RECV_REDUCE && !r->cell->timeline_sends)
+		return false;
+	if (kind == TB_RECV_REDUCE || kind == TB_SEND_REDUCE)
 		return j->rings && micro_batch >= 0 && micro_batch < 2 * (j->replicas - 1);
 	/* Only interleaved has a hop into the first stage, and one back into the last. */
-	if (tb_hops(j) < j->n_stages && ((kind == TB_RECV_ACTIVATION && !stage) ||
-					 (kind == TB_RECV_GRADIENT && stage == j->n_stages - 1)))
+	if (tb_hops(j) < j->n_stages && ((first && (kind == TB_RECV_ACTIVATION || kind == TB_SEND_GRADIENT)) ||
+					 (last && (kind == TB_RECV_GRADIENT || kind == TB_SEND_ACTIVATION))))
 		return false;
-	return kind >= TB_FORWARD && kind <= TB_RECV_GRADIENT && micro_batch >= 0 && micro_batch < j->micro_batches;
+	return kind >= TB_FORWARD && kind <= TB_SEND_GRADIENT && micro_batch >= 0 && micro_batch < j->micro_batches;
 }
 
 static int take_ops(struct cell_run *r, struct cell_rank *k, const json_t *a, struct bace_err *e)
@@ -98,7 +103,7 @@ static int take_ops(struct cell_run *r, struct cell_rank *k, const json_t *a, st
 		int64_t off = k->proc.host->offset_ns;
 
 		if (!read_row(json_array_get(a, i), v, 7) || !own_stage(r, k, v[0]) || !known_step(r, v[1]) ||
-		    !known_op(&r->cell->jobs[k->job], v[0], v[3], v[2]))
+		    !known_op(r, &r->cell->jobs[k->job], v[0], v[3], v[2]))
 			return malformed(k, "operation", i, e);
 		if (BACE_PUSH(r->out->ops, n, r->cap_ops, ((struct tb_op){ .job = k->job,
 			.stage = (int32_t)v[0], .step = (int32_t)v[1], .micro_batch = (int32_t)v[2],

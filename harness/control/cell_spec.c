@@ -356,6 +356,9 @@ json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k)
 		"step_timeout_ms", (json_int_t)(r->cell->timeout_s * 1e3),
 		"replicas", is_replicated(j) ? j->replicas : 1, "replica", is_replicated(j) ? j->replica : 0);
 
+	json_object_set_new(config, "hidden", json_integer(j->hidden));
+	if (r->cell->timeline_sends)
+		json_object_set_new(config, "timeline", json_string("full"));
 	if (r->cell->steady_ppm > 0)
 		json_object_set_new(config, "steady", json_pack("{s:i,s:i}", "ppm", r->cell->steady_ppm, "steps",
 				    r->cell->steady_steps));

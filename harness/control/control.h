@@ -53,6 +53,7 @@ struct tb_job {
 	int chunks;
 	int micro_batches;
 	bool overlap;
+	int hidden;			/* size of the model's; 0: not known */
 	int n_stages;
 	struct tb_stage *stages;
 	struct tb_hop *hops;		/* [tb_hops] */
@@ -144,6 +145,7 @@ struct tb_cell {
 	enum transport_mode transport;	/* of hops over the network */
 	enum compute_mode compute;
 	int sockets_per_hop;		/* 0: 1 */
+	bool timeline_sends;		/* the operations have sends among them */
 	double timeout_s;		/* for the whole cell */
 	struct tb_script *script;	/* runs beside it; may be NULL; borrowed */
 };
@@ -156,7 +158,8 @@ struct tb_op {			/* one operation or transfer of one stage; CLOCK_MONOTONIC ns o
 	int64_t planned_end_ns;	/* of compute: when it should have ended */
 };
 enum tb_op_kind { TB_FORWARD, TB_BACKWARD, TB_WEIGHT, TB_RECV_ACTIVATION, TB_RECV_GRADIENT,
-		  TB_RECV_REDUCE = 7 };	/* micro_batch: the round of the ring */
+		  TB_SEND_ACTIVATION, TB_SEND_GRADIENT,		/* the kernel had taken the last byte: not when it left the host */
+		  TB_RECV_REDUCE, TB_SEND_REDUCE };	/* micro_batch: the round of the ring */
 
 struct tb_step {
 	int32_t job, step;	/* step < 0: warm-up, from -warmup_steps; left out after a steady state */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,18 @@ static int setup_host(struct lab *l, int i, const struct lab_traffic *t, struct 
 	return set_tcp_sysctls(&l->ns[i], lab_socket_buffer_max(l->cluster, t), t, e);
 }
 
+static int write_hosts(const struct lab_net *net, struct bace_err *e)
+{
+	CLEANUP_FCLOSE FILE *f = fopen(LAB_HOSTS_PATH, "we");
+
+	if (!f)
+		return bace_fail_errno(e, errno, LAB_HOSTS_PATH);
+	fputs("127.0.0.1 localhost\n::1 localhost\n", f);
+	for (int i = 0; i < net->n_hosts; i++)
+		fprintf(f, "%s %s\n", net->hosts[i].addr, net->hosts[i].name);
+	return fflush(f) ? bace_fail_errno(e, errno, LAB_HOSTS_PATH) : 0;
+}
+
 int lab_build(const struct cluster *scaled, const struct lab_net *net,
 	      const struct lab_traffic *t, struct lab *out, struct bace_err *e)
 {
@@ -145,7 +158,9 @@ int lab_build(const struct cluster *scaled, const struct lab_net *net,
 		if (rc)
 			goto fail;
 	}
-	return 0;
+	rc = write_hosts(net, e);
+	if (!rc)
+		return 0;
 fail:
 	lab_unbuild(out);
 	return rc;

@@ -11,6 +11,7 @@
 #include "harness/lab/netns.h"
 
 #define LAB_MGMT_ADDR "10.15.0.1"
+#define LAB_HOSTS_PATH "/run/hosts"	/* as /etc/hosts, for who enters the lab */
 
 struct lab {
 	const struct cluster *cluster;	/* scaled, borrowed */

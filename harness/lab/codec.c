@@ -55,9 +55,9 @@ json_t *codec_cell(const struct tb_cell *c)
 	for (int i = 0; i < c->n_jobs; i++) {
 		const struct tb_job *j = &c->jobs[i];
 
-		json_array_append_new(jobs, json_pack("{s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:o}",
+		json_array_append_new(jobs, json_pack("{s:s,s:i,s:i,s:i,s:b,s:i,s:o,s:o,s:i,s:i,s:o}",
 			"name", j->name, "schedule", (int)j->schedule, "chunks", j->chunks,
-			"micro_batches", j->micro_batches, "overlap", j->overlap,
+			"micro_batches", j->micro_batches, "overlap", j->overlap, "hidden", j->hidden,
 			"stages", stages_json(j), "hops", hops_json(j->hops, tb_hops(j)), "replicas", j->replicas,
 			"replica", j->replica, "rings", hops_json(j->rings, j->rings ? j->n_stages : 0)));
 	}
@@ -66,6 +66,8 @@ json_t *codec_cell(const struct tb_cell *c)
 			 "steps", c->steps, "congestion_control", c->congestion_control,
 			 "sockets_per_hop", c->sockets_per_hop, "compute", (int)c->compute, "timeout_s", c->timeout_s);
 
+	if (c->timeline_sends)
+		json_object_set_new(cell, "timeline_sends", json_true());
 	if (c->steady_ppm)
 		json_object_set_new(cell, "steady", json_pack("[i,i]", c->steady_ppm, c->steady_steps));
 	if (c->script)
@@ -125,9 +127,9 @@ static int read_job(const json_t *in, struct tb_job *j, struct bace_err *e)
 	json_error_t je;
 	int schedule, overlap, rc;
 
-	if (json_unpack_ex((json_t *)in, &je, 0, "{s:s,s:i,s:i,s:i,s:b,s:o,s:o,s:i,s:i,s:o}", "name", &name,
+	if (json_unpack_ex((json_t *)in, &je, 0, "{s:s,s:i,s:i,s:i,s:b,s:i,s:o,s:o,s:i,s:i,s:o}", "name", &name,
 			   "schedule", &schedule, "chunks", &j->chunks, "micro_batches",
-			   &j->micro_batches, "overlap", &overlap, "stages", &stages, "hops", &hops, "replicas", &j->replicas,
+			   &j->micro_batches, "overlap", &overlap, "hidden", &j->hidden, "stages", &stages, "hops", &hops, "replicas", &j->replicas,
 			   "replica", &j->replica, "rings", &rings))
 		return bad(e, "cell: job", &je);
 	copy_string(j->name, sizeof(j->name), name);
@@ -154,6 +156,7 @@ int codec_cell_read(const json_t *in, struct tb_cell *out, struct bace_err *e)
 		return bad(e, "cell", &je);
 	if (transport < TRANSPORT_TCP || transport > TRANSPORT_NCCL || compute < COMPUTE_AS_TIMED || compute > COMPUTE_ON_GPU)
 		return bace_fail(e, EPROTO, "cell: transport %d, compute %d: unknown", transport, compute);
+	out->timeline_sends = json_is_true(json_object_get(in, "timeline_sends"));
 	out->transport = (enum transport_mode)transport;
 	out->compute = (enum compute_mode)compute;
 	copy_string(out->congestion_control, sizeof(out->congestion_control), cc);

@@ -116,6 +116,17 @@ int lab_host_of(const struct lab_net *n, int region, int gpu);
 /* Last lines that the inside wrote to its log, for a failure's report. */
 const char *testbed_log_tail(const struct testbed *t);
 
+/* Process 1 of its namespaces, as the caller's pid namespace numbers it. */
+pid_t testbed_pid(const struct testbed *t);
+/* To be called all the time while nothing is asked of it: takes what it logs, for
+ * 100 ms at most. -EPIPE: it has ended, and why. */
+int testbed_idle(struct testbed *t, struct bace_err *e);
+/* Moves the caller, of one thread, into the user, mount and network namespaces of a
+ * host of the lab whose process 1 is pid; its children also into its pid
+ * namespace. Names of hosts resolve there. -ENOENT: no such host; -ESRCH: no such
+ * lab. After another error the caller is somewhere between. */
+int lab_enter(pid_t pid, const char *host, struct bace_err *e);
+
 /* Path of a program of this project: beside `self`, or, when not installed, in
  * the build tree that self belongs to. */
 int lab_find_program(const char *self, const char *name, char path[4096], struct bace_err *e);

@@ -52,6 +52,11 @@ int netns_enter(const struct netns *n, struct bace_err *e)
 	return 0;
 }
 
+int netns_show_interfaces(void)
+{
+	return unshare(CLONE_NEWNS) || mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) ? -errno : 0;
+}
+
 void netns_close(struct netns *n)
 {
 	if (n->sk)

@@ -21,6 +21,10 @@ int netns_current(struct netns *out, struct bace_err *e);
 void netns_close(struct netns *n);
 /* Moves the calling thread in. */
 int netns_enter(const struct netns *n, struct bace_err *e);
+/* In a process of its own that has entered one: /sys becomes a mount of its own and
+ * shows the namespace's interfaces, whose speed NCCL reads there. -errno: it may
+ * not. */
+int netns_show_interfaces(void);
 
 /* IPv4 addresses are dotted quads. */
 int netns_veth(struct netns *a, const char *name_a, struct netns *b, const char *name_b,

@@ -66,6 +66,8 @@ static void child(const struct proc_spec *s)
 		fprintf(stderr, "%s: %s\n", s->path, e.msg);
 		_exit(127);
 	}
+	/* Where that is refused NCCL reads of another interface, or takes 10 Gbit/s. */
+	netns_show_interfaces();
 	if (s->drop_privilege)
 		rc = drop_all_capabilities();
 	if (rc) {

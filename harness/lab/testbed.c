@@ -36,6 +36,11 @@ const char *testbed_log_tail(const struct testbed *t)
 	return t->log;
 }
 
+pid_t testbed_pid(const struct testbed *t)
+{
+	return t->box.pid;
+}
+
 static void keep_log(struct testbed *t, const char *p, size_t n)
 {
 	if (n > LOG_TAIL) {
@@ -121,6 +126,11 @@ static int pump(struct testbed *t, struct bace_err *e)
 	if (t->in.len + (size_t)n > LINE_MAX_BYTES || bace_buf_add(&t->in, buf, (size_t)n))
 		return bace_fail(e, EMSGSIZE, "the lab's answer is too large");
 	return 0;
+}
+
+int testbed_idle(struct testbed *t, struct bace_err *e)
+{
+	return t->broken ? bace_fail(e, EPIPE, "the lab is gone") : pump(t, e);
 }
 
 /* The next answer; progress lines go to the caller's function. */

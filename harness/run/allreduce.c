@@ -58,6 +58,7 @@ static void fill_cell(const struct allreduce_job *j, uint64_t bytes, int steps, 
 	/* Nothing is computed, and nothing left out. */
 	cell->compute = COMPUTE_AS_TIMED;
 	cell->steady_ppm = 0;
+	cell->timeline_sends = false;
 	cell->timeout_s = cell_timeout_s(planned_s(j, bytes) * (steps + 1));
 	for (int i = 0; i < d; i++) {
 		int r = j->o->regions[i];

@@ -72,6 +72,7 @@ static int fill_job(const struct moment *m, int which, const struct lab_net *net
 	out->chunks = exp->interleave > 0 ? exp->interleave : 1;
 	out->micro_batches = j->m;
 	out->overlap = exp->overlap;
+	out->hidden = exp->models[exp->jobs[p->job].model].hidden;
 	out->n_stages = p->n_gpus;
 	out->stages = calloc((size_t)p->n_gpus, sizeof(*out->stages));
 	out->hops = calloc((size_t)p->n_gpus, sizeof(*out->hops));
@@ -105,6 +106,7 @@ void cell_settings(const struct experiment *exp, struct tb_cell *out)
 
 	*out = (struct tb_cell){ .warmup_steps = t->warmup_steps, .steps = t->steps, .transport = t->transport,
 				 .compute = t->compute, .sockets_per_hop = t->sockets_per_hop,
+				 .timeline_sends = t->timeline == TIMELINE_WITH_SENDS,
 				 .steady_ppm = (int)lround(t->steady_within * 1e6), .steady_steps = t->steady_steps };
 	if (t->wan == WAN_STEADY)
 		memcpy(out->congestion_control, t->congestion_control, sizeof(out->congestion_control));

@@ -129,6 +129,7 @@ static int counting_step_times(struct oracle *base, const struct moment *m, stru
 	struct counting *c = (struct counting *)base;
 	int rc = count(c, m, e);
 
+	preflight_see(c->run, m);
 	return rc ? rc : c->run->event_sim->step_times(c->run->event_sim, m, out, e);
 }
 

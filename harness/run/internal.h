@@ -20,6 +20,15 @@ struct measured_moment {
 	char why[256];
 	int n;
 	struct measured_job *jobs;	/* in order of the key */
+	int *written;			/* [n_policies] rows of each, from before it is tried again */
+	double delay_late_s;		/* 99th percentile of its cell's delay lines, testbed time; NAN: none */
+};
+
+/* One call of a policy. */
+struct decided {
+	double at_s, latency_s;
+	uint64_t view_digest;
+	int job;			/* placed; -1: none */
 };
 
 struct run {
@@ -37,14 +46,22 @@ struct run {
 	struct bed *bed;
 	struct oracle *closed_form, *event_sim;
 	const char *policy;		/* label of the one being run */
+	int at;				/* its number */
+	bool again;			/* it is tried once more */
 	const char *oracle;		/* name of the one being run */
+	size_t n_decisions, cap_decisions;
+	struct decided *decisions;	/* of the policy being run */
+	bool decisions_lost;		/* for lack of memory */
 	size_t n_moments, cap_moments;
 	struct measured_moment *moments;
 	struct link_reports reports;	/* over_truth is NULL until agents were asked */
 	int n_links;			/* present; counted with the first report */
 	uint8_t *used;			/* [n_regions^2]: some placement crosses this link */
-	int n_bad;			/* invalid cells, failed policies */
+	int n_bad;			/* links out of tolerance, policies that failed or did not answer */
+	int n_spoilt;			/* of them, policies that ended at a cell that did not count */
 	int n_unfinished;		/* simulations in which some job never finished */
+	double most_packets;		/* a second, of any moment simulated */
+	const char *busiest;		/* label of the policy whose it is; NULL: none */
 	int n_cells;			/* run on the testbed */
 	int cells_expected;
 };
@@ -79,6 +96,38 @@ void measured_moments_free(struct run *r);
 /* 0 if found in this run, or (reuse) in the store. */
 const struct measured_moment *measured_find(const struct run *r, const char *key);
 
+/* ---- simulate.c ---- */
+/* A policy that fails is a row that says so, and the others go on; one that ended
+ * at a cell that did not count is tried once more, after them. */
+int simulate_all(struct run *r, struct oracle *o, struct bace_err *e);
+
+/* ---- settings.c ---- */
+/* Canonical text of all that a measurement depends on but its moment, the same
+ * for other policies; malloc'd, NULL: out of memory. */
+char *run_settings(const struct run *r);
+/* -EINVAL: the run that is resumed measured under others. */
+int settings_check_resumed(struct run *r, struct bace_err *e);
+
+/* ---- preflight.c ---- */
+/* Packets that a lab carries at that moment, on average while pipelines are full;
+ * NAN: out of memory. Pure. */
+double moment_packets_per_s(const struct moment *m, const struct lab_traffic *t);
+/* false: so many processors carry them. Pure. */
+bool packets_note(const struct testbed_spec *t, const char *policy, double packets_per_s, int n_processors,
+		  char *buf, size_t cap);
+/* Keeps the most that was seen, and whose it is. */
+void preflight_see(struct run *r, const struct moment *m);
+void preflight_packets(const struct run *r, enum backend_kind backend, run_note_fn *note, void *arg);
+void preflight_buffers(const struct experiment *exp, const struct lab_traffic *t, run_note_fn *note, void *arg);
+
+/* ---- computed.c ---- */
+/* Of one directed link, in testbed units; NAN: nothing was computed. */
+struct link_computed {
+	double burst_bytes, queue_bytes, gso_max_bytes, initcwnd_segments, delay_limit_packets;
+};
+/* out: [n_regions^2]. */
+int links_computed(const struct run *r, struct link_computed *out, struct bace_err *e);
+
 /* ---- rows; each is a transaction of its own ---- */
 int record_truth(struct run *r, struct bace_err *e);
 int record_verify(struct run *r, int n, const struct tb_verify *v, struct bace_err *e);
@@ -94,7 +143,10 @@ int record_disturbances(struct run *r, struct bace_err *e);
 /* Has agents look at all links; r->reports is what they say. */
 int reports_look(struct run *r, struct bace_err *e);
 
+/* With what the policy decided. */
 int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e);
+/* Of a simulation that has no outcomes. */
+int record_decisions(struct run *r, struct bace_err *e);
 int record_skip(struct run *r, const char *policy, const char *what, const char *why,
 		struct bace_err *e);
 /* Rows of some jobs of a moment; cell and result are NULL when they were known. */

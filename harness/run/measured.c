@@ -21,6 +21,7 @@ static void moment_free(struct measured_moment *m)
 	for (int i = 0; m->jobs && i < m->n; i++)
 		free(m->jobs[i].step_s);
 	free(m->jobs);
+	free(m->written);
 	free(m->key);
 }
 
@@ -41,11 +42,12 @@ const struct measured_moment *measured_find(const struct run *r, const char *key
 	return NULL;
 }
 
-static int moment_new(const struct group *g, struct measured_moment *out)
+static int moment_new(const struct run *r, const struct group *g, struct measured_moment *out)
 {
-	*out = (struct measured_moment){ .n = g->n, .key = strdup(g->key) };
+	*out = (struct measured_moment){ .n = g->n, .key = strdup(g->key), .delay_late_s = NAN };
 	out->jobs = calloc((size_t)g->n + 1, sizeof(*out->jobs));
-	if (!out->key || !out->jobs) {
+	out->written = calloc((size_t)r->exp->n_policies + 1, sizeof(*out->written));
+	if (!out->key || !out->jobs || !out->written) {
 		moment_free(out);
 		return -ENOMEM;
 	}
@@ -57,6 +59,9 @@ static int take_result(const struct run *r, const struct group *g, const struct 
 {
 	mm->valid = res->valid;
 	snprintf(mm->why, sizeof(mm->why), "%s", res->invalid_why);
+	/* The kernel's own netem does not say how late it is; 0: nothing was delayed. */
+	if (r->backend == BACKEND_NFQUEUE && res->delay_lateness_p99_ns > 0)
+		mm->delay_late_s = (double)res->delay_lateness_p99_ns / 1e9;
 	for (int i = 0; res->valid && i < g->n; i++) {
 		struct measured_job *j = &mm->jobs[g->place[i]];
 		struct cell_steps s;
@@ -82,12 +87,13 @@ static int keep_group(struct measured *o, const struct moment *m, const struct g
 	struct measured_moment mm;
 	int rc;
 
-	if (moment_new(g, &mm))
+	if (moment_new(r, g, &mm))
 		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
 	rc = take_result(r, g, cell, res, &mm, e);
 	if (!rc)
 		rc = record_moment(r, &(struct moment_rows){ m, g->n, g->which, g->place, &mm, o->closed_form,
 				   o->event_sim, cell, res }, e);
+	mm.written[r->at] = !rc && !r->again;
 	if (!rc && BACE_PUSH(r->moments, r->n_moments, r->cap_moments, mm))
 		rc = bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", m->n);
 	if (rc)
@@ -170,7 +176,7 @@ static int from_store(struct run *r, const struct group *g, struct bace_err *e)
 	rc = store_find_moment(r->store, r->o->reuse ? NULL : r->id, r->settings, g->key, g->n, median, busy, e);
 	if (rc <= 0)
 		return rc;
-	if (moment_new(g, &mm))
+	if (moment_new(r, g, &mm))
 		return bace_fail(e, ENOMEM, "moment of %d jobs: out of memory", g->n);
 	mm.valid = true;
 	for (int i = 0; i < g->n; i++) {
@@ -206,15 +212,24 @@ static int predict(struct measured *o, const struct moment *m, struct bace_err *
 	return rc;
 }
 
+/* A policy that is tried again has rows of what it came through the first time. */
 static int record_known(struct measured *o, const struct moment *m, const struct group *g, int n,
 			struct bace_err *e)
 {
+	struct run *r = o->run;
 	int rc = 0;
 
-	for (int i = 0; !rc && i < n; i++)
-		rc = record_moment(o->run, &(struct moment_rows){ m, g[i].n, g[i].which, g[i].place,
-				   measured_find(o->run, g[i].key), o->closed_form, o->event_sim, NULL,
-				   NULL }, e);
+	for (int i = 0; !rc && i < n; i++) {
+		const struct measured_moment *mm = measured_find(r, g[i].key);
+
+		if (r->again && mm->written[r->at] > 0) {
+			mm->written[r->at]--;
+			continue;
+		}
+		rc = record_moment(r, &(struct moment_rows){ m, g[i].n, g[i].which, g[i].place, mm, o->closed_form,
+				   o->event_sim, NULL, NULL }, e);
+		mm->written[r->at] += !rc && !r->again;
+	}
 	return rc;
 }
 

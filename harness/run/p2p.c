@@ -58,6 +58,7 @@ static int run_cell(const struct p2p_job *j, uint64_t bytes, int messages, int s
 	/* Nothing is computed, and nothing left out. */
 	cell.compute = COMPUTE_AS_TIMED;
 	cell.steady_ppm = 0;
+	cell.timeline_sends = false;
 	cell.timeout_s = cell_timeout_s(step * (steps + 1));
 	for (int i = 0; i < TRIES; i++) {
 		rc = testbed_run(j->testbed, &cell, res, e);

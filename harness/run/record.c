@@ -5,7 +5,7 @@
 
 #include "harness/run/internal.h"
 
-static const char *const op_names[] = { "F", "B", "W", "recvF", "recvB" };
+static const char *const op_names[] = { "F", "B", "W", "recvF", "recvB", "sendF", "sendB" };
 
 /* Ends a transaction: commit when rc is 0. */
 static int finish(struct run *r, int rc, struct bace_err *e)
@@ -20,8 +20,14 @@ int record_truth(struct run *r, struct bace_err *e)
 {
 	const struct cluster *c = &r->exp->cluster;
 	const struct testbed_spec *t = &r->exp->testbed;
-	int n = c->n_regions, rc = store_begin(r->store, e);
+	int n = c->n_regions;
+	CLEANUP_FREE struct link_computed *made = calloc((size_t)(n * n) + 1, sizeof(*made));
+	int rc = made ? links_computed(r, made, e) : bace_fail(e, ENOMEM, "links: out of memory");
 
+	if (!rc)
+		rc = store_begin(r->store, e);
+	if (rc)
+		return rc;
 	for (int i = 0; !rc && i < n * n; i++) {
 		const struct link *l = &c->links[i];
 
@@ -33,7 +39,10 @@ int record_truth(struct run *r, struct bace_err *e)
 			.jitter_s = (double)l->jitter_ns / 1e9, .loss = l->loss,
 			.scaled_rate_bps = (double)l->rate_bps * t->scale_bytes / t->scale_time,
 			.scaled_latency_s = (double)l->latency_ns / 1e9 * t->scale_time,
-			.buffer_bytes = (double)l->buffer_bytes }, e);
+			.buffer_bytes = (double)l->buffer_bytes, .burst_bytes = made[i].burst_bytes,
+			.queue_bytes = made[i].queue_bytes, .gso_max_bytes = made[i].gso_max_bytes,
+			.initcwnd_segments = made[i].initcwnd_segments,
+			.delay_limit_packets = made[i].delay_limit_packets }, e);
 	}
 	return finish(r, rc, e);
 }
@@ -64,6 +73,29 @@ int record_skip(struct run *r, const char *policy, const char *what, const char 
 	return finish(r, rc, e);
 }
 
+static int add_decisions(struct run *r, struct bace_err *e)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < r->n_decisions; i++) {
+		const struct decided *d = &r->decisions[i];
+
+		rc = store_add_decision(r->store, r->id, &(struct decision_row){ .policy = r->policy, .oracle = r->oracle,
+			.at_s = d->at_s, .view_digest = d->view_digest, .latency_s = d->latency_s,
+			.job = d->job < 0 ? NULL : r->exp->jobs[d->job].name }, e);
+	}
+	return rc;
+}
+
+int record_decisions(struct run *r, struct bace_err *e)
+{
+	int rc = store_begin(r->store, e);
+
+	if (!rc)
+		rc = add_decisions(r, e);
+	return finish(r, rc, e);
+}
+
 int record_outcomes(struct run *r, const struct cluster_result *res, struct bace_err *e)
 {
 	int rc = store_begin(r->store, e);
@@ -80,6 +112,8 @@ int record_outcomes(struct run *r, const struct cluster_result *res, struct bace
 			.slowdown = j->slowdown, .energy_j = j->energy_j, .cost_usd = j->cost_usd,
 			.mean_step_s = j->mean_step_s, .placement = p ? p : "" }, e);
 	}
+	if (!rc)
+		rc = add_decisions(r, e);
 	return finish(r, rc, e);
 }
 
@@ -256,7 +290,8 @@ static int add_placement(struct run *r, const struct moment *m, int which,
 		.jobs_at_once = m->n, .closed_form_s = closed_form_s, .event_sim_s = event_sim_s,
 		.valid = ok, .invalid_why = mm->why, .n_steps = ok ? j->n_steps : 0,
 		.measured_median_s = ok ? j->median_s : NAN, .measured_p95_s = ok ? j->p95_s : NAN,
-		.measured_first_s = ok ? j->first_s : NAN, .compute_s = ok ? j->compute_s : NAN },
+		.measured_first_s = ok ? j->first_s : NAN, .compute_s = ok ? j->compute_s : NAN,
+		.delay_lateness_p99_s = mm->delay_late_s },
 		id, e);
 }
 

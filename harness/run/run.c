@@ -26,105 +26,7 @@ void run_progress(const struct run *r, const char *fmt, ...)
 	r->o->on_progress(r->o->arg, line);
 }
 
-/* ---- the event loop's observers ---- */
-
-static void note_used(void *arg, double now_s, const struct placement *p, double predicted_step_s)
-{
-	struct run *r = arg;
-	int n = r->exp->cluster.n_regions;
-	bool wraps = r->exp->schedule == SCHED_INTERLEAVED_1F1B;
-
-	for (int i = 0; i < path_boundaries(p, wraps); i++) {
-		int a = p->parts[i].region, b = p->parts[(i + 1) % p->n_parts].region;
-
-		r->used[a * n + b] = r->used[b * n + a] = 1;
-	}
-}
-
-/* A run in which a job never finished is no result, and says so. */
-static int note_unfinished(struct run *r, const struct cluster_result *res, struct bace_err *e)
-{
-	char what[160], why[256] = "";
-	size_t used = 0;
-
-	if (res->n_finished == res->n)
-		return 0;
-	for (int i = 0; i < res->n && used < sizeof(why); i++)
-		if (!res->jobs[i].finished)
-			used += (size_t)snprintf(why + used, sizeof(why) - used, "%s%s%s", used ? "; " : "",
-				r->exp->jobs[res->jobs[i].job].name, isfinite(res->jobs[i].start_s) ?
-				" never ended" : " was never placed");
-	snprintf(what, sizeof(what), "%s: %d of %d jobs did not finish", r->oracle, res->n - res->n_finished, res->n);
-	run_progress(r, "%s by %s: %s", r->policy, what, why);
-	r->n_unfinished++;
-	return record_skip(r, r->policy, what, why, e);
-}
-
-static int simulate(struct run *r, const struct policy_spec *spec, struct oracle *o,
-		    struct bace_err *e)
-{
-	struct policy *policy = NULL;
-	struct cluster_result res = { 0 };
-	int rc = policy_create(spec, r->exp->seed, &policy, e);
-
-	if (rc)
-		return rc;
-	r->policy = spec->label;
-	r->oracle = o->name;
-	rc = cluster_simulate(&(struct cluster_sim){ .exp = r->exp, .models = &r->models,
-		.policy = policy, .oracle = o, .seed = r->exp->seed, .on_start = note_used,
-		.reports = r->reports.over_truth ? &r->reports : NULL,
-		.arg = r }, &res, e);
-	if (!rc)
-		rc = record_outcomes(r, &res, e);
-	if (!rc)
-		rc = note_unfinished(r, &res, e);
-	cluster_result_free(&res);
-	policy_destroy(policy);
-	return rc;
-}
-
-/* A policy that fails is a row that says so; the others go on. */
-static int simulate_all(struct run *r, struct oracle *o, struct bace_err *e)
-{
-	for (int i = 0; i < r->exp->n_policies; i++) {
-		const struct policy_spec *spec = &r->exp->policies[i];
-		struct bace_err why = { 0 };
-		int rc = simulate(r, spec, o, &why);
-
-		if (!rc)
-			continue;
-		if (rc == -ECANCELED || rc == -ENOMEM || rc == -EPIPE || rc == -ENOSPC) {
-			*e = why;
-			return rc;
-		}
-		r->n_bad++;
-		run_progress(r, "%s by %s: %s", spec->label, o->name, why.msg);
-		rc = record_skip(r, spec->label, o->name, why.msg, e);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
 /* ---- the testbed ---- */
-
-static char *settings_text(const struct run *r)
-{
-	const struct testbed_spec *t = &r->exp->testbed;
-	struct bace_buf b = { 0 };
-	struct utsname u;
-
-	uname(&u);
-	bace_buf_addf(&b, "launcher=%s version=%s kernel=%s backend=%s schedule=%s chunks=%d overlap=%d ranks=%d "
-		      "scale_bytes=%.17g scale_time=%.17g warmup=%d steps=%d wan=%d cc=%s hosts=%d "
-		      "config=%016llx", launcher_name(r->o->launch ? r->o->launch->kind : LAUNCH_LAB), BACE_VERSION, u.release, backend_name(r->backend),
-		      schedule_name(r->exp->schedule), r->exp->interleave, r->exp->overlap, t->ranks,
-		      t->scale_bytes, t->scale_time, t->warmup_steps, t->steps, t->wan,
-		      t->congestion_control, t->hosts_per_region,
-		      (unsigned long long)r->exp->text_hash);
-	return b.p;
-}
 
 static int open_testbed(struct run *r, struct bace_err *e)
 {
@@ -248,6 +150,11 @@ static int measure_all(struct run *r, struct bace_err *e)
 
 /* ---- the whole ---- */
 
+static void say_note(void *arg, const char *text)
+{
+	run_progress(arg, "note: %s", text);
+}
+
 /* Hosts are not asked what they can: NFQUEUE needs no module, and a host without
  * it says so when it is shaped. */
 static int choose_backend(struct run *r, struct bace_err *e)
@@ -293,7 +200,8 @@ static int prepare(struct run *r, struct bace_err *e)
 		rc = choose_backend(r, e);
 	if (rc)
 		return rc;
-	r->settings = settings_text(r);
+	preflight_buffers(exp, &r->traffic, say_note, r);
+	r->settings = run_settings(r);
 	run_progress(r, "backend %s: %s", backend_name(r->backend), r->backend_why);
 	return r->settings ? 0 : bace_fail(e, ENOMEM, "run: out of memory");
 }
@@ -314,36 +222,6 @@ int run_check(const struct experiment *exp, struct bace_err *e)
 	return rc;
 }
 
-/* "backend=nfqueue (now uml), ...": the words of two settings that differ. */
-static void describe_settings(const char *old, const char *now, char *buf, size_t cap)
-{
-	size_t used = 0;
-
-	*buf = '\0';
-	while (*old && *now) {
-		size_t n = strcspn(old, " "), k = strcspn(now, " "), name = strcspn(now, "= ");
-
-		if ((n != k || memcmp(old, now, n)) && used < cap)
-			used += (size_t)snprintf(buf + used, cap - used, "%s%.*s (now %.*s)", used ? ", " : "", (int)n, old,
-						 (int)(k > name ? k - name - 1 : 0), now + name + 1);
-		old += n + (old[n] == ' ');
-		now += k + (now[k] == ' ');
-	}
-}
-
-/* Under other settings nothing of it could be used: all would be run again. */
-static int check_resumed_settings(struct run *r, struct bace_err *e)
-{
-	CLEANUP_FREE char *other = NULL;
-	char differ[300];
-	int n, rc = r->settings ? store_count_moments(r->store, r->resumed, r->settings, &n, &other, e) : 0;
-
-	if (rc || !r->settings || n || !other)
-		return rc;
-	describe_settings(other, r->settings, differ, sizeof(differ));
-	return bace_fail(e, EINVAL, "--resume: run %s measured with other settings: %s", r->resumed, differ);
-}
-
 /* Only the same experiment can be gone on with: its files unchanged, to the byte. */
 static int check_resume(struct run *r, struct bace_err *e)
 {
@@ -361,7 +239,7 @@ static int check_resume(struct run *r, struct bace_err *e)
 		return rc;
 	if (hash != r->exp->text_hash)
 		return bace_fail(e, EINVAL, "--resume: run %s is of another experiment, or its files have changed since", id);
-	rc = check_resumed_settings(r, e);
+	rc = settings_check_resumed(r, e);
 	if (rc)
 		return rc;
 	run_progress(r, "resuming run %s: what it measured is not run again", id);
@@ -420,6 +298,8 @@ static int execute(struct run *r, struct bace_err *e)
 	/* Also without `event-sim` asked for: the testbed must know which links to prove. */
 	if (!rc && (r->exp->oracle_event_sim || r->exp->oracle_measured))
 		rc = simulate_counting(r, e);
+	if (!rc && r->exp->oracle_measured && !r->o->launch)
+		preflight_packets(r, r->backend, say_note, r);
 	if (!rc && r->exp->oracle_measured)
 		rc = measure_all(r, e);
 	return rc;
@@ -433,9 +313,20 @@ static void cleanup(struct run *r)
 	job_models_free(&r->models);
 	store_close(r->store);
 	free(r->used);
+	free(r->decisions);
 	free(r->reports.over_truth);
 	free(r->settings);
 	free(r->backend_why);
+}
+
+static int fail_bad(const struct run *r, struct bace_err *e)
+{
+	char more[128] = "";
+
+	if (r->n_spoilt)
+		snprintf(more, sizeof(more), "; `bace run ... --resume %s' runs only the cells that are missing",
+			 r->id);
+	return bace_fail(e, EBADMSG, "%d of the links or policies failed; see `bace show %s'%s", r->n_bad, r->id, more);
 }
 
 int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
@@ -453,8 +344,7 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 		rc = bace_fail(e, ENOTEMPTY, "jobs did not finish under %d of the policies and oracles; see `bace show %s'",
 			       r.n_unfinished, r.id);
 	if (!rc && r.n_bad)
-		rc = bace_fail(e, EBADMSG, "%d of the cells, links or policies failed; see `bace show %s'",
-			       r.n_bad, r.id);
+		rc = fail_bad(&r, e);
 	if (r.store && r.id[0] &&
 	    store_run_end(r.store, r.id, !rc ? "done" : rc == -ECANCELED ? "interrupted" : "failed", &end) && !rc) {
 		/* Kept, but nobody could tell that it was whole. */

@@ -44,8 +44,9 @@ struct run_options {
 };
 
 /* Returns 0 when every policy was run by every oracle asked for, all jobs
- * finished and every cell was valid; -ENOTEMPTY when some job did not finish,
- * -EBADMSG when a policy, link or cell failed (the store says which, and why);
+ * finished and every cell counted in the end; -ENOTEMPTY when some job did not
+ * finish, -EBADMSG when a policy, link or cell failed, or a policy did not answer
+ * (the store says which, and why);
  * -ECANCELED; other -errno when nothing could be run. *id is the run's, also
  * after a failure (empty when none was begun). */
 int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
@@ -53,6 +54,30 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 
 /* -EINVAL with what to change: what a run of it would refuse before it begins. */
 int run_check(const struct experiment *exp, struct bace_err *e);
+
+/* What two cores carried of a lab's packets, each: so many a second. */
+#define RUN_PACKETS_PER_PROCESSOR 15500
+
+/* What a measured run allows and may surprise, a sentence each: bottleneck queues
+ * that are too small, more packets a second than a lab on this machine carries.
+ * Simulates all policies but external ones. */
+typedef void run_note_fn(void *arg, const char *text);
+void run_notes(const struct experiment *exp, run_note_fn *note, void *arg);
+
+/* ---- a lab in which nothing runs, to look into ---- */
+struct bare_options {
+	const char *self;		/* path of the bace executable */
+	bool has_backend;		/* else the experiment's */
+	enum backend_kind backend;
+	void (*on_progress)(void *arg, const char *line);	/* may be NULL */
+	bool (*cancelled)(void *arg);	/* may be NULL */
+	void *arg;
+};
+
+/* The links of the experiment, its buffers and windows; *backend: static. -ENOTSUP:
+ * the machine cannot, or only in User-Mode Linux, which nobody can enter. */
+int bare_open(const struct experiment *exp, const struct bare_options *o, struct testbed **out, const char **backend,
+	      struct bace_err *e);
 
 /* ---- fidelity: pipelines with one slow hop, measured and simulated ----
  *

@@ -246,7 +246,7 @@ static int udp_forward(const struct shape_probe *p, struct shape_measured *out, 
 
 	if (rc)
 		return rc;
-	rc = probe_printf(tcp, "bace-probe %d udp-sink %g\n", PROBE_VERSION, p->udp_seconds);
+	rc = probe_printf(tcp, "bace-probe %d udp-sink %g\n", PROBE_VERSION, p->udp_seconds[FORWARD]);
 	if (!rc)
 		rc = probe_read_line(tcp, line, sizeof(line));
 	if (!rc && (sscanf(line, "port %u", &port) != 1 || port > 65535))
@@ -257,8 +257,8 @@ static int udp_forward(const struct shape_probe *p, struct shape_measured *out, 
 	rc = open_to(&to, SOCK_DGRAM, &udp, e);
 	if (rc)
 		return rc;
-	out->udp_sent[FORWARD] = probe_udp_send(udp, p->udp_bps[FORWARD], p->udp_seconds);
-	probe_timeouts(tcp, CONNECT_S + p->udp_seconds);
+	out->udp_sent[FORWARD] = probe_udp_send(udp, p->udp_bytes[FORWARD], p->udp_bps[FORWARD], p->udp_seconds[FORWARD]);
+	probe_timeouts(tcp, CONNECT_S + p->udp_seconds[FORWARD]);
 	rc = probe_read_line(tcp, line, sizeof(line));
 	if (!rc && sscanf(line, "received %llu %llu", &received, &reordered) != 2)
 		rc = -EPROTO;
@@ -302,10 +302,11 @@ static int udp_reverse(const struct shape_probe *p, struct shape_measured *out, 
 		return rc;
 	rc = own_udp(tcp, &udp, &port);
 	if (!rc)
-		rc = probe_printf(tcp, "bace-probe %d udp-source %.0f %g %u\n", PROBE_VERSION, p->udp_bps[REVERSE], p->udp_seconds, port);
+		rc = probe_printf(tcp, "bace-probe %d udp-source %.0f %g %u %d\n", PROBE_VERSION, p->udp_bps[REVERSE],
+				  p->udp_seconds[REVERSE], port, p->udp_bytes[REVERSE]);
 	if (rc)
 		return fail(p, rc, "ask for UDP", e);
-	probe_udp_receive(udp, bace_mono_ns() + (int64_t)((p->udp_seconds + 5) * 1e9), PROBE_UDP_QUIET_MS, &c);
+	probe_udp_receive(udp, bace_mono_ns() + (int64_t)((p->udp_seconds[REVERSE] + 5) * 1e9), PROBE_UDP_QUIET_MS, &c);
 	rc = probe_read_line(tcp, line, sizeof(line));
 	if (!rc && sscanf(line, "sent %llu", &sent) != 1)
 		rc = -EPROTO;

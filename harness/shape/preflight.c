@@ -77,6 +77,25 @@ static void check_ceiling(const struct shape_spec *s, struct shape_notes *n)
 		     bace_fmt_rate(r, sum), bace_fmt_rate(c, HTB_CEILING_BPS));
 }
 
+/* Where the file says how large messages are. */
+static void check_buffers(const struct shape_spec *s, struct shape_notes *n)
+{
+	char has[BACE_FMT_MAX], wants[BACE_FMT_MAX];
+
+	for (int i = 0; i < s->n_links; i++) {
+		struct shape_link l = s->links[i];
+		uint64_t buffer = l.buffer_bytes;
+		struct shape_computed c;
+
+		l.buffer_bytes = 0;
+		shape_compute(s, &l, &c);
+		if (buffer && l.message_bytes && buffer < c.buffer_bytes)
+			note(n, "%s: a buffer of %s is less than rate x RTT or than 1.2 messages need, %s: packets are lost, and "
+			     "with less than one message it takes 37 to 83 %% longer", l.name,
+			     bace_fmt_size(has, (double)buffer), bace_fmt_size(wants, (double)c.buffer_bytes));
+	}
+}
+
 /* HTB sends a GSO packet as one, at once. */
 static void check_offloads(const struct shape_spec *s, struct shape_notes *n)
 {
@@ -94,6 +113,28 @@ static void check_offloads(const struct shape_spec *s, struct shape_notes *n)
 			note(n, "%s: netem loses whole GSO packets, so TCP's losses come in bursts; gso_max = \"2048B\" on the "
 			     "hosts' devices avoids it", l->name);
 	}
+}
+
+/* Who asks for ECN may expect a bottleneck that marks. */
+static void check_ecn(const struct shape_spec *s, struct shape_notes *n)
+{
+	for (int i = 0; i < s->n_links; i++)
+		if (s->links[i].impair.ecn)
+			note(n, "%s: ecn marks what `loss' would drop; a full buffer of the link (bfifo) drops and marks nothing",
+			     s->links[i].name);
+}
+
+/* What leaves by another interface meets no class, and nothing else would say so. */
+static void check_way(const struct shape_spec *s, const struct shape_machine *m, struct shape_notes *n)
+{
+	char prefix[64], more[48] = "";
+
+	if (!m->stray.n)
+		return;
+	if (m->stray.n > 1)
+		snprintf(more, sizeof(more), ", nor to %d more prefixes", m->stray.n - 1);
+	note(n, "%s: the way to %s leaves by %s, not by %s: what is sent there is not shaped%s (see `ip route get')",
+	     m->stray.name, shape_prefix_format(&m->stray.prefix, prefix), m->stray.ifname, s->egress, more);
 }
 
 /* Is `word' among what a line KEY=... of os-release says? */
@@ -165,6 +206,7 @@ void shape_machine_read(const struct shape_spec *s, struct shape_machine *m)
 		.slow_start_after_idle = sysctl_last("/proc/sys/net/ipv4/tcp_slow_start_after_idle") > 0 };
 	if (shape_missing_modules(delay_needed(s), m->missing, sizeof(m->missing)))
 		*m->missing = '\0';
+	shape_find_stray(s, &m->stray, NULL);
 	bace_read_file("/etc/os-release", 65536, &m->os_release, NULL, NULL);
 }
 
@@ -182,9 +224,12 @@ void shape_notes_of(const struct shape_spec *s, const struct shape_machine *m, s
 		shape_module_hint(m->missing, m->os_release, hint, sizeof(hint));
 		note(n, "%s", hint);
 	}
+	check_way(s, m, n);
 	check_window(s, m, n);
 	check_ceiling(s, n);
 	check_offloads(s, n);
+	check_ecn(s, n);
+	check_buffers(s, n);
 	if (m->slow_start_after_idle)
 		note(n, "net.ipv4.tcp_slow_start_after_idle is 1: connections fall back to slow start after each pause");
 }

@@ -122,9 +122,10 @@ int probe_printf(int fd, const char *fmt, ...)
 	return n < 0 || n >= (int)sizeof(line) ? -EMSGSIZE : probe_write(fd, line, (size_t)n);
 }
 
-uint64_t probe_udp_send(int fd, double bps, double seconds)
+uint64_t probe_udp_send(int fd, int bytes, double bps, double seconds)
 {
-	int64_t start = bace_mono_ns(), gap_ns = (int64_t)(PROBE_UDP_BYTES * 8e9 / bps), end = start + (int64_t)(seconds * 1e9);
+	int64_t start = bace_mono_ns(), gap_ns = (int64_t)(bytes * 8e9 / bps), end = start + (int64_t)(seconds * 1e9);
+	const int64_t latest = end + PROBE_UDP_LONGER_NS;
 	char buf[PROBE_UDP_BYTES] = { 0 };
 	uint64_t seq = 0;
 
@@ -135,9 +136,14 @@ uint64_t probe_udp_send(int fd, double bps, double seconds)
 			return seq;
 		if (wait > 0)
 			nanosleep(&(struct timespec){ .tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000 }, NULL);
+		/* Held up: go on later; a burst would overrun the link's buffer, and be counted as its loss. */
+		if (wait < -PROBE_UDP_LATE_NS) {
+			start -= wait;
+			end = end - wait < latest ? end - wait : latest;
+		}
 		memcpy(buf, &seq, sizeof(seq));
 		/* What the host itself could not send was not sent. */
-		if (send(fd, buf, sizeof(buf), MSG_NOSIGNAL) < 0)
+		if (send(fd, buf, (size_t)bytes, MSG_NOSIGNAL) < 0)
 			seq--;
 		if (bace_mono_ns() > end + 1000000000)
 			return seq + 1;
@@ -148,6 +154,7 @@ void probe_udp_receive(int fd, int64_t until_ns, int quiet_ms, struct probe_udp_
 {
 	uint64_t next = 0, seq;
 	char buf[2048];
+	ssize_t n;
 
 	*out = (struct probe_udp_counts){ 0 };
 	for (;;) {
@@ -158,7 +165,8 @@ void probe_udp_receive(int fd, int64_t until_ns, int quiet_ms, struct probe_udp_
 
 		if (poll(&p, 1, wait) <= 0)
 			return;
-		if (recv(fd, buf, sizeof(buf), MSG_DONTWAIT) != PROBE_UDP_BYTES)
+		n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		if (n < (ssize_t)sizeof(seq) || n > PROBE_UDP_BYTES)
 			continue;
 		memcpy(&seq, buf, sizeof(seq));
 		out->received++;

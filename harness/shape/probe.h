@@ -6,13 +6,15 @@
 
 #include "harness/shape/shape.h"
 
-#define PROBE_VERSION 1
+#define PROBE_VERSION 2
 #define PROBE_LINE 128
 #define PROBE_SECONDS_MAX 120
 #define PROBE_BUCKET_NS 100000000LL
 #define PROBE_BUCKETS 4096
 #define PROBE_CHUNK (128 << 10)
-#define PROBE_UDP_BYTES 1000	/* payload */
+#define PROBE_UDP_BYTES 1000	/* of payload, at most; a number of 8 at least */
+#define PROBE_UDP_LATE_NS 10000000LL	/* more than so is not made up for */
+#define PROBE_UDP_LONGER_NS 2000000000LL	/* and takes longer, by so much at most */
 #define PROBE_UDP_QUIET_MS 1500	/* nothing more comes after so long */
 
 /* Bytes received, by 100 ms of the receiver's monotonic clock. */
@@ -46,8 +48,8 @@ int probe_read_line(int fd, char *buf, size_t cap);
 int probe_write(int fd, const void *p, size_t n);
 int probe_printf(int fd, const char *fmt, ...) BACE_PRINTF(2, 3);
 
-/* Numbered datagrams to a connected socket at this rate; how many were sent. */
-uint64_t probe_udp_send(int fd, double bps, double seconds);
+/* Numbered datagrams of so many bytes to a connected socket at this rate; how many were sent. */
+uint64_t probe_udp_send(int fd, int bytes, double bps, double seconds);
 /* Until `quiet` ms pass without one, or `until`. */
 void probe_udp_receive(int fd, int64_t until_ns, int quiet_ms, struct probe_udp_counts *out);
 

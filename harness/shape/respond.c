@@ -93,7 +93,7 @@ static int udp_sink(int fd, double seconds)
 	return probe_printf(fd, "received %llu %llu\n", (unsigned long long)c.received, (unsigned long long)c.reordered);
 }
 
-static int udp_source(int fd, double bps, double seconds, unsigned client_port)
+static int udp_source(int fd, double bps, double seconds, unsigned client_port, int bytes)
 {
 	CLEANUP_CLOSE int udp = -1;
 	struct sockaddr_storage peer;
@@ -106,7 +106,7 @@ static int udp_source(int fd, double bps, double seconds, unsigned client_port)
 	((struct sockaddr_in *)&peer)->sin_port = htons((uint16_t)client_port);
 	if (connect(udp, (struct sockaddr *)&peer, peer_len))
 		return -errno;
-	return probe_printf(fd, "sent %llu\n", (unsigned long long)probe_udp_send(udp, bps, seconds));
+	return probe_printf(fd, "sent %llu\n", (unsigned long long)probe_udp_send(udp, bytes, bps, seconds));
 }
 
 static int serve(int fd)
@@ -115,19 +115,19 @@ static int serve(int fd)
 	double a = 0, b = 0, seconds;
 	unsigned version, port = 0;
 	bool source;
-	int n, rc;
+	int n, rc, bytes = 0;
 
 	probe_timeouts(fd, REQUEST_S);
 	rc = probe_read_line(fd, line, sizeof(line));
 	if (rc)
 		return rc;
-	n = sscanf(line, "bace-probe %u %15s %lf %lf %u", &version, what, &a, &b, &port);
+	n = sscanf(line, "bace-probe %u %15s %lf %lf %u %d", &version, what, &a, &b, &port, &bytes);
 	if (n < 3 || version != PROBE_VERSION)
 		return probe_printf(fd, "error this is a bace shape respond of version %d\n", PROBE_VERSION);
 	source = !strcmp(what, "udp-source");
 	seconds = source ? b : a;
 	/* Anybody may ask: all else of a request is used only within these. */
-	if (n != (source ? 5 : 3) || !(seconds > 0 && seconds <= PROBE_SECONDS_MAX))
+	if (n != (source ? 6 : 3) || !(seconds > 0 && seconds <= PROBE_SECONDS_MAX))
 		return probe_printf(fd, "error a request that makes no sense\n");
 	probe_timeouts(fd, PATIENCE_S);
 	alarm((unsigned)ceil(seconds) + 2 * PATIENCE_S);
@@ -137,8 +137,9 @@ static int serve(int fd)
 		return tcp_source(fd, a);
 	if (!strcmp(what, "udp-sink"))
 		return udp_sink(fd, a);
-	if (source && a > 0 && a <= UDP_BPS_MAX && port > 0 && port < 65536)
-		return udp_source(fd, a, b, port);
+	if (source && a > 0 && a <= UDP_BPS_MAX && port > 0 && port < 65536 && bytes >= (int)sizeof(uint64_t) &&
+	    bytes <= PROBE_UDP_BYTES)
+		return udp_source(fd, a, b, port, bytes);
 	return probe_printf(fd, "error a request that makes no sense\n");
 }
 

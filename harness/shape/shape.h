@@ -47,6 +47,7 @@ struct shape_machine {
 	char *os_release;		/* malloc'd; NULL: not known */
 	double rcv_window_bytes, snd_window_bytes;	/* the largest that TCP makes them; 0: not known */
 	bool slow_start_after_idle;
+	struct shape_stray stray;
 };
 void shape_machine_read(const struct shape_spec *s, struct shape_machine *out);
 void shape_machine_free(struct shape_machine *m);
@@ -98,7 +99,8 @@ struct shape_probe {
 	int connections;
 	double seconds;			/* of goodput, each direction; 0: none */
 	double udp_bps[2];		/* payload, forward and reverse; 0: none */
-	double udp_seconds;
+	int udp_bytes[2];		/* of payload a packet; 8 to 1000 */
+	double udp_seconds[2];
 };
 
 struct shape_measured {
@@ -124,6 +126,13 @@ enum shape_verdict { SHAPE_WITHIN, SHAPE_OUT, SHAPE_UNDECIDED };
  * it was not measured long enough, or on too busy a machine. */
 enum shape_verdict shape_judge(const struct shape_interval *seen, double low, double high);
 double shape_planned_loss(const struct shape_path *p);
+/* How well a loss must be known to be judged: half of its interval at most so wide. */
+double shape_loss_half_most(double planned);
+/* Packets that make it so, with some to spare. */
+double shape_loss_packets(const struct shape_path *p);
+/* Out: the interval does not have the planned loss in it, or, where none is planned,
+ * begins above what counts as none. Undecided: nothing was sent, or too little to know. */
+enum shape_verdict shape_judge_loss(const struct shape_interval *seen, double planned, uint64_t sent);
 /* Two-sided 99 % interval of the loss of n packets of which k were lost, wider
  * where losses come in bursts. */
 struct shape_interval shape_loss_interval(const struct shape_path *p, uint64_t sent, uint64_t received);

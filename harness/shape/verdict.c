@@ -88,6 +88,34 @@ enum shape_verdict shape_judge(const struct shape_interval *seen, double low, do
 	return seen->low >= low && seen->high <= high ? SHAPE_WITHIN : SHAPE_UNDECIDED;
 }
 
+#define LOSS_NONE 1e-3		/* of packets: what counts as none, and is told apart from it */
+
+double shape_loss_half_most(double planned)
+{
+	return fmax(planned / 2, LOSS_NONE);
+}
+
+double shape_loss_packets(const struct shape_path *p)
+{
+	double x = shape_planned_loss(p), half = shape_loss_half_most(x), v = x * (1 - x);
+
+	/* Half of Wilson's interval: z sqrt(v / n + z^2 / 4n^2), solved for n. */
+	return 1.3 * burst_factor(p) * Z99 * Z99 * (v + sqrt(v * v + half * half)) / (2 * half * half);
+}
+
+enum shape_verdict shape_judge_loss(const struct shape_interval *seen, double planned, uint64_t sent)
+{
+	bool any = planned > 0;
+
+	if (!sent)
+		return SHAPE_UNDECIDED;
+	if (any ? seen->low > planned || seen->high < planned : seen->low > LOSS_NONE)
+		return SHAPE_OUT;
+	if ((seen->high - seen->low) / 2 > shape_loss_half_most(planned))
+		return SHAPE_UNDECIDED;
+	return any || seen->value <= LOSS_NONE ? SHAPE_WITHIN : SHAPE_UNDECIDED;
+}
+
 /* Student's t, two-sided 95 %; beyond the table to within 0.01 %. */
 static double t95(int freedom)
 {

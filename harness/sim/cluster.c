@@ -163,13 +163,17 @@ static int ask_policy(struct sim *s, decide_fn *fn, struct bace_err *err)
 {
 	struct queue q = { .n = s->n_queue, .v = s->queue };
 	struct placement p = { .job = -1 };
-	uint64_t digest = s->in->on_decision ? view_digest(s) : 0;
-	int64_t begin = s->in->on_decision ? bace_mono_ns() : 0;
+	uint64_t digest = 0;
+	int64_t begin = 0;
 	struct view v;
 	int rc;
 
 	show_running(s);
 	v = sim_view_of(s);
+	if (s->in->on_decision) {
+		digest = view_digest(s);
+		begin = bace_mono_ns();
+	}
 	rc = fn(s->in->policy, &v, &q, &p, err);
 	s->out->n_decisions++;
 	if (rc >= 0 && s->in->on_decision)

@@ -253,6 +253,21 @@ void view_teardown(struct sim *s)
 	free(v->capacity);
 }
 
+/* What a policy that asks for it is told of one running job. */
+static uint64_t digest_running(const struct sim *s, const struct running_job *r, uint64_t h)
+{
+	h = bace_hash64(&s->rank[r->job], sizeof(int), h);
+	h = bace_hash64(&r->remaining_steps, sizeof(double), h);
+	h = bace_hash64(&r->step_s, sizeof(double), h);
+	for (int i = 0; i < r->placement->n_parts; i++) {
+		const char *region = s->c->regions[r->placement->parts[i].region].name;
+
+		h = bace_hash64(region, strlen(region), h);
+		h = bace_hash64(&r->placement->parts[i].gpus, sizeof(int), h);
+	}
+	return h;
+}
+
 uint64_t view_digest(const struct sim *s)
 {
 	uint64_t h = bace_hash64(&s->now_s, sizeof(s->now_s), 0);
@@ -272,5 +287,7 @@ uint64_t view_digest(const struct sim *s)
 	}
 	for (int i = 0; i < s->n_queue; i++)
 		h = bace_hash64(&s->rank[s->queue[i].job], sizeof(int), h);
+	for (int i = 0; s->shown && i < s->n_running; i++)
+		h = digest_running(s, &s->shown[i], h);
 	return h;
 }

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "shaper/shaperd/shaperd.h"
 
 #define CLEAR_PATIENCE_NS 3000000000LL
+#define MEMORY_KEPT (64 << 20)	/* as much as it may ever use */
 
 static const char usage[] =
 	"usage: bace-shaperd --socket PATH [OPTIONS]\n"
@@ -154,6 +156,10 @@ int main(int argc, char **argv)
 		return BACE_EXIT_INPUT;
 	}
 	bace_log_setup(&log);
+	/* Plans of thousands of links come again and again: memory that is given back in between
+	 * costs a page fault for every 4 kB of the next one, half of the time that it takes. */
+	mallopt(M_MMAP_THRESHOLD, MEMORY_KEPT);
+	mallopt(M_TRIM_THRESHOLD, MEMORY_KEPT);
 	rc = c.clear ? clear(&c, &e) : server_run(&c, &e);
 	return rc ? finish(&e, rc) : BACE_EXIT_OK;
 }

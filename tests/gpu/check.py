@@ -19,6 +19,7 @@ TARGET = 0.05			# median step against the event simulation, timed compute
 DEADLINE_S = 3.0		# of a step, in the runs that fail
 SLACK_S = 6.0			# to notice, to abort, to end
 PATIENCE_S = 30.0		# to wait for it, however late
+POWER = (0.3, 3)		# of the model: a unit or a counter that is wrong is farther off
 BYTES = 1000000
 STAND_IN = bool(os.environ.get("BACE_STAND_IN"))
 STEPS = 2 if STAND_IN else 5
@@ -169,7 +170,7 @@ def pipeline(compute, delay_s):
         payload < counted and abs(wire / counted - 1) < 0.02)
     ways = {p.split(" via ")[1] for r in reports for p in r["nccl"]["paths"]}
     row(f"{what}: NCCL's log", ", ".join(sorted(ways)), "NET/Socket alone", bool(ways) and all(w.startswith("NET/Socket/") for w in ways))
-    energy(what, reports)
+    energy(what, compute, reports)
 
 
 def profile_of(name):
@@ -182,7 +183,7 @@ def profile_of(name):
     return None
 
 
-def energy(what, reports):
+def energy(what, compute, reports):
     gpu = reports[0]["nccl"]["gpu"]
     if "energy_j" not in gpu:
         row(f"{what}: energy", "no counter", "NVML", None)
@@ -195,10 +196,15 @@ def energy(what, reports):
     for op in sorted((o for r in reports for o in r["ops"] if o[3] <= 2), key=lambda o: o[4]):
         busy += max(0, op[6] - max(at, op[4]))
         at = max(at, op[6])
-    watts_of, share = profile_of(gpu["name"]), busy / (end - start)
-    model = f"{watts_of[0] + share * (watts_of[1] - watts_of[0]):.0f} W at {share:.2f} busy" if watts_of else \
-        "no profile of this GPU"
-    row(f"{what}: energy of {gpu['name']}", f"{gpu['energy_j']:.0f} J, {watts:.0f} W", f"model: {model}", None)
+    profile, share = profile_of(gpu["name"]), busy / (end - start)
+    measured = f"{gpu['energy_j']:.0f} J, {watts:.0f} W"
+    if not profile:
+        row(f"{what}: energy of {gpu['name']}", measured, "no profile of this GPU", None)
+        return
+    # A timer draws what waiting does.
+    model = profile[0] + (share * (profile[1] - profile[0]) if compute == "cuda" else 0)
+    row(f"{what}: energy of {gpu['name']}", measured,
+        f"model: {model:.0f} W at {share:.2f} busy, x {POWER[0]} to {POWER[1]}", POWER[0] <= watts / model <= POWER[1], timing=True)
 
 
 @guarded("faults")

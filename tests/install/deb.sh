@@ -24,7 +24,13 @@ for program in bace bace-agent bace-shaperd bace-worker; do
 done
 bace check six-regions
 bace sim tiny
-bace --store /tmp/run.db run tiny
+# What a busy machine says of a link or a cell, as tests/common/outcome.py has it.
+for try in 1 2 3 4 5; do
+	bace --store /tmp/run.db run tiny 2>said && break
+	cat said
+	grep -qE 'the machine is overloaded|out of tolerance: RTT [+]' said && [ $try -lt 5 ]
+	sleep 5
+done
 bace --store /tmp/run.db report last -o /tmp/run.html
 for page in man1/bace.1 man1/bace-run.1 man1/bace-agent.1 man8/bace-shaperd.8; do
 	[ -f /usr/share/man/$page.gz ]

@@ -20,6 +20,7 @@
  * and with it all that this thread sees to: at most two of these wait. */
 #define PORTION 256
 
+/* Below the model's. */
 static const int sizes[] = { 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192 };
 
 struct slot {
@@ -255,27 +256,37 @@ static int time_products(struct cuda *c, int n, int64_t times, double *each_s, s
 	return rc;
 }
 
-/* The largest size of which enough fit into the shortest operation: large ones
- * load a GPU as a model's layers do. */
+/* Of those that are tried, in order; 0: no more. */
+static int size_to_try(const struct worker_spec *spec, size_t i)
+{
+	size_t below = 0;
+
+	while (below < ARRAY_LEN(sizes) && (!spec->hidden || sizes[below] < spec->hidden))
+		below++;
+	return i < below ? sizes[i] : i == below ? spec->hidden : 0;
+}
+
+/* As large as the model's, or the largest below of which enough fit into the
+ * shortest operation: large ones load a GPU as a model's layers do. */
 static int calibrate(struct cuda *c, const struct worker_spec *spec, struct bace_err *e)
 {
 	double most_s = (double)worker_shortest_ns(spec) / 1e9 / PRODUCTS_MIN;
 
-	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+	for (size_t i = 0; size_to_try(spec, i); i++) {
 		double once, each;
-		int rc = make_matrices(c, sizes[i], e);
+		int n = size_to_try(spec, i), rc = make_matrices(c, n, e);
 
 		if (!rc)
-			rc = time_products(c, sizes[i], 3, &once, e);	/* and loads the kernel */
+			rc = time_products(c, n, 3, &once, e);	/* and loads the kernel */
 		if (!rc)
-			rc = time_products(c, sizes[i], 3, &once, e);
+			rc = time_products(c, n, 3, &once, e);
 		if (!rc)
-			rc = time_products(c, sizes[i], 1 + (int64_t)(CALIBRATE_MS / 1e3 / once), &each, e);
+			rc = time_products(c, n, 1 + (int64_t)(CALIBRATE_MS / 1e3 / once), &each, e);
 		if (rc)
 			return rc;
 		if (i && each > most_s)
 			break;
-		c->n = sizes[i];
+		c->n = n;
 		c->product_s = each;
 	}
 	int rc = make_matrices(c, c->n, e);

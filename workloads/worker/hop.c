@@ -5,8 +5,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define PARTS_A_TURN 32
-
 const struct worker_hop_spec *hop_spec(const struct hop *h)
 {
 	return &h->spec->hops[h->index];
@@ -163,14 +161,15 @@ static int check_header(void *arg, const struct header *in, struct bace_err *e)
  * loop's time was, long since on a busy machine. */
 static int on_readable(struct lane *l, struct bace_err *e)
 {
+	struct sock_turn turn;
 	struct header in;
-	int rc = 0;
+	int rc;
 
-	for (int i = 0; i < PARTS_A_TURN && !rc; i++) {
-		rc = sock_read(&l->sock, check_header, l, &in, e);
-		if (rc <= 0)
+	sock_turn_begin(&turn);
+	while ((rc = sock_read(&l->sock, &turn, check_header, l, &in, e)) > 0) {
+		rc = hop_take_part(l, &in, l->sock.first, turn.at, e);
+		if (rc)
 			break;
-		rc = hop_take_part(l, &in, l->sock.first, bace_mono_ns(), e);
 	}
 	if (rc || !l->sock.closed)
 		return rc;
@@ -243,6 +242,7 @@ int hop_open_lane(struct lane *l, struct bace_err *e)
 	struct header whole;
 
 	l->sock.connecting = false;
+	net_ends(l->sock.watch.fd, &l->sock.ends);
 	if (!h->peer[0])
 		net_peer(l->sock.watch.fd, h->peer);
 	header_fill(&whole, h->spec, hop_spec(h), &(struct message){ .kind = MESSAGE_WARM });
@@ -318,13 +318,13 @@ bool hop_finished(const struct hop *h)
 
 void hop_info(const struct hop *h, struct net_info *out, uint64_t *payload_bytes, uint64_t *messages)
 {
-	net_info(h->lanes[0].sock.watch.fd, out);
+	net_info_of(h->lanes[0].sock.watch.fd, &h->lanes[0].sock.ends, out);
 	*payload_bytes = h->lanes[0].sock.payload_bytes;
 	*messages = h->lanes[0].sock.messages;
 	for (int i = 1; i < h->n_lanes; i++) {
 		struct net_info t;
 
-		net_info(h->lanes[i].sock.watch.fd, &t);
+		net_info_of(h->lanes[i].sock.watch.fd, &h->lanes[i].sock.ends, &t);
 		net_info_add(out, &t);
 		*payload_bytes += h->lanes[i].sock.payload_bytes;
 	}

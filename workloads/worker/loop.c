@@ -9,11 +9,12 @@
 #define NS 1000000000
 
 /* A timerfd rather than epoll_pwait2: its time is absolute, so that what a turn
- * did before waiting does not make the next one late. */
+ * did before waiting does not make the next one late. Edge-triggered: one that
+ * has expired is neither read nor disarmed. */
 struct loop {
 	int epoll;
 	struct watch timer;
-	int64_t armed;			/* INT64_MAX: not */
+	int64_t armed;			/* INT64_MAX: not, or it has expired */
 	int64_t now;
 	struct epoll_event events[EVENTS_MAX];	/* of this turn; NULL: forgotten since */
 	int n_events;
@@ -23,8 +24,7 @@ static int on_timer(struct watch *w, uint32_t events, int64_t now, struct bace_e
 {
 	struct loop *l = w->owner;
 
-	/* It stays readable until it is armed anew. */
-	l->armed = INT64_MIN;
+	l->armed = INT64_MAX;
 	return 0;
 }
 
@@ -41,7 +41,7 @@ int loop_create(struct loop **out, struct bace_err *e)
 	l->armed = INT64_MAX;
 	l->now = bace_mono_ns();
 	rc = l->epoll < 0 || l->timer.fd < 0 ? bace_fail_errno(e, errno, "epoll and timer") :
-	     loop_watch(l, &l->timer, EPOLLIN, e);
+	     loop_watch(l, &l->timer, EPOLLIN | EPOLLET, e);
 	if (rc)
 		loop_destroy(l);
 	else
@@ -74,16 +74,14 @@ int loop_watch(struct loop *l, struct watch *w, uint32_t events, struct bace_err
 	return 0;
 }
 
+/* One that is armed for earlier is left so: it wakes the loop once for nothing,
+ * where a deadline that moves on with every message would cost each a call. */
 static int arm(struct loop *l, int64_t until, struct bace_err *e)
 {
-	/* 0 would disarm it; a past time fires at once. */
-	int64_t at = until < 1 ? 1 : until;
-	struct itimerspec t = { .it_value = { .tv_sec = at / NS, .tv_nsec = at % NS } };
+	struct itimerspec t = { .it_value = { .tv_sec = until / NS, .tv_nsec = until % NS } };
 
-	if (until == l->armed)
+	if (until >= l->armed)
 		return 0;
-	if (until == INT64_MAX)
-		t = (struct itimerspec){ 0 };
 	if (timerfd_settime(l->timer.fd, TFD_TIMER_ABSTIME, &t, NULL))
 		return bace_fail_errno(e, errno, "arm the timer");
 	l->armed = until;
@@ -92,11 +90,13 @@ static int arm(struct loop *l, int64_t until, struct bace_err *e)
 
 int loop_turn(struct loop *l, int64_t until, struct bace_err *e)
 {
-	int rc = arm(l, until, e), n;
+	/* It only looks. */
+	bool past = until <= l->now;
+	int rc = past ? 0 : arm(l, until, e), n;
 
 	if (rc)
 		return rc;
-	n = epoll_wait(l->epoll, l->events, EVENTS_MAX, -1);
+	n = epoll_wait(l->epoll, l->events, EVENTS_MAX, past ? 0 : -1);
 	if (n < 0 && errno != EINTR)
 		return bace_fail_errno(e, errno, "wait for events");
 	l->n_events = n < 0 ? 0 : n;
@@ -109,6 +109,11 @@ int loop_turn(struct loop *l, int64_t until, struct bace_err *e)
 	}
 	l->n_events = 0;
 	return rc;
+}
+
+int64_t loop_look(struct loop *l)
+{
+	return l->now = bace_mono_ns();
 }
 
 int64_t loop_now(const struct loop *l)

@@ -1,4 +1,4 @@
-/* One epoll loop with nanosecond time-outs and one clock read a turn. */
+/* One epoll loop with nanosecond time-outs. */
 #ifndef BACE_WORKER_LOOP_H
 #define BACE_WORKER_LOOP_H
 
@@ -9,7 +9,7 @@
 struct loop;
 struct watch;
 
-/* now: when this turn of the loop began. A failure ends the loop's turn. */
+/* now: when this turn's events came. A failure ends the loop's turn. */
 typedef int (*watch_fn)(struct watch *w, uint32_t events, int64_t now, struct bace_err *e);
 
 struct watch {			/* inside what it is about; zero: not watching */
@@ -26,8 +26,10 @@ void loop_destroy(struct loop *l);
  * already. 0 stops watching. */
 int loop_watch(struct loop *l, struct watch *w, uint32_t events, struct bace_err *e);
 /* Waits until something happens or until `until` (INT64_MAX: for ever), reads
- * the clock, calls the watchers. */
+ * the clock, calls the watchers. May end with nothing done, before `until`. */
 int loop_turn(struct loop *l, int64_t until, struct bace_err *e);
+/* When the clock was read last; and reads it. */
 int64_t loop_now(const struct loop *l);
+int64_t loop_look(struct loop *l);
 
 #endif

@@ -209,19 +209,30 @@ uint64_t net_buffers(int fd, uint64_t bytes)
 	return in < out ? in : out;
 }
 
-int net_info(int fd, struct net_info *out)
+int net_ends(int fd, struct net_ends *out)
+{
+	struct sockaddr_storage a;
+	socklen_t alen = sizeof(a), cclen = sizeof(out->congestion_control);
+
+	*out = (struct net_ends){ 0 };
+	if (getsockname(fd, (struct sockaddr *)&a, &alen) ||
+	    getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, out->congestion_control, &cclen))
+		return -errno;
+	out->ipv6 = a.ss_family == AF_INET6;
+	return 0;
+}
+
+int net_info_of(int fd, const struct net_ends *ends, struct net_info *out)
 {
 	struct tcp_info t = { 0 };
-	struct sockaddr_storage a;
-	socklen_t len = sizeof(t), alen = sizeof(a), cclen = sizeof(out->congestion_control);
+	socklen_t len = sizeof(t);
 	unsigned headers;
 
 	*out = (struct net_info){ 0 };
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &len) ||
-	    getsockname(fd, (struct sockaddr *)&a, &alen) ||
-	    getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, out->congestion_control, &cclen))
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &len))
 		return -errno;
-	headers = ETHERNET_HEADER + (a.ss_family == AF_INET6 ? IPV6_HEADER : IPV4_HEADER) + TCP_HEADER +
+	memcpy(out->congestion_control, ends->congestion_control, sizeof(out->congestion_control));
+	headers = ETHERNET_HEADER + (ends->ipv6 ? IPV6_HEADER : IPV4_HEADER) + TCP_HEADER +
 		  (t.tcpi_options & TCPI_OPT_TIMESTAMPS ? TCP_TIMESTAMPS : 0);
 	out->bytes_sent = t.tcpi_bytes_sent;
 	out->segs_out = t.tcpi_segs_out;
@@ -236,6 +247,14 @@ int net_info(int fd, struct net_info *out)
 	out->rtt_us = t.tcpi_rtt;
 	out->min_rtt_us = t.tcpi_min_rtt;
 	return 0;
+}
+
+int net_info(int fd, struct net_info *out)
+{
+	struct net_ends ends;
+	int rc = net_ends(fd, &ends);
+
+	return rc ? rc : net_info_of(fd, &ends, out);
 }
 
 void net_info_add(struct net_info *to, const struct net_info *t)

@@ -35,6 +35,14 @@ struct net_info {
 };
 
 int net_info(int fd, struct net_info *out);
+/* Of a connection, once: the rest of what is said is then one system call. */
+struct net_ends {
+	bool ipv6;
+	char congestion_control[16];
+};
+
+int net_ends(int fd, struct net_ends *out);
+int net_info_of(int fd, const struct net_ends *ends, struct net_info *out);
 /* Counters and rates of another socket to the same peer. */
 void net_info_add(struct net_info *to, const struct net_info *t);
 /* Bytes written but not yet acknowledged. */

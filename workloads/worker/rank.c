@@ -1,6 +1,6 @@
 /*
- * A rank: connects its hops, warms them, waits for `go`; then one loop, with one
- * clock read a turn, drives the engine.
+ * A rank: connects its hops, warms them, waits for `go`; then one loop drives the
+ * engine.
  */
 #include "workloads/worker/rank.h"
 
@@ -332,8 +332,9 @@ static int run(struct rank *r, struct bace_err *e)
 			   (!r->mover || r->mover->ops->closed(r->mover))))
 			break;
 		rc = loop_turn(r->loop, wake_at(r), e);
+		/* By the time as it is behind the messages: what they began may have ended. */
 		if (!rc && r->phase == GOING)
-			rc = engine_advance(r->engine, loop_now(r->loop), e);
+			rc = engine_advance(r->engine, loop_look(r->loop), e);
 		if (!rc && loop_now(r->loop) >= deadline(r) && !(r->phase == GOING && engine_done(r->engine)))
 			rc = too_late(r, e);
 	}

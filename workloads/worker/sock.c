@@ -11,6 +11,7 @@
 #define READ_MAX (1u << 30)
 #define QUEUE_MAX (1u << 17)
 #define WRITE_TURN (8u << 20)
+#define READS_A_TURN 8
 
 static const char filler[FILLER];
 
@@ -104,40 +105,81 @@ int sock_write(struct sock *s, struct header *done, struct bace_err *e)
 	return 0;
 }
 
-int sock_read(struct sock *s, header_fn check, void *arg, struct header *out, struct bace_err *e)
+void sock_turn_begin(struct sock_turn *t)
 {
-	for (;;) {
-		bool head = s->got < sizeof(s->in);
-		void *to = head ? (char *)&s->in + s->got : NULL;
-		uint64_t want = head ? sizeof(s->in) - s->got : s->in.bytes - s->got;
-		ssize_t n;
+	t->reads_left = READS_A_TURN;
+	t->from = t->to = 0;
+}
 
-		if (want > READ_MAX)
-			want = READ_MAX;
-		/* MSG_TRUNC: TCP drops the payload without copying it. */
-		n = recv(s->watch.fd, to, want, head ? 0 : MSG_TRUNC);
-		if (n < 0)
-			return errno == EAGAIN || errno == EINTR ? 0 : bace_fail_errno(e, errno, "receive");
-		if (n == 0) {
-			s->closed = true;
-			return 0;
-		}
-		if (!s->got)
-			s->first = bace_mono_ns();
-		s->got += (uint64_t)n;
-		if (head && s->got == sizeof(s->in)) {
-			int rc = check(arg, &s->in, e);
+static uint64_t skip(struct sock_turn *t, uint64_t n)
+{
+	uint64_t have = t->to - t->from, k = n < have ? n : have;
 
-			if (rc)
-				return rc;
-		}
-		if (s->got >= sizeof(s->in) && s->got == s->in.bytes) {
-			*out = s->in;
-			s->got = 0;
-			return 1;
-		}
-		/* Short: the socket is empty, which need not be asked again. */
-		if ((uint64_t)n < want)
+	t->from += (uint32_t)k;
+	return k;
+}
+
+/* From what is ahead, all of it if need be. 1: the message is whole, 0 it is not,
+ * -errno. */
+static int take_ahead(struct sock *s, struct sock_turn *t, header_fn check, void *arg, struct bace_err *e)
+{
+	if (s->got < sizeof(s->in)) {
+		const char *from = t->ahead + t->from;
+		uint64_t n = skip(t, sizeof(s->in) - s->got);
+		int rc;
+
+		if (!s->got && n)
+			s->first = t->at;
+		memcpy((char *)&s->in + s->got, from, n);
+		s->got += n;
+		if (s->got < sizeof(s->in))
 			return 0;
+		rc = check(arg, &s->in, e);
+		if (rc)
+			return rc;
 	}
+	s->got += skip(t, s->in.bytes - s->got);
+	return s->got == s->in.bytes;
+}
+
+/* One call: a small message comes whole by it, with what follows; of a long one
+ * the payload is dropped (MSG_TRUNC: TCP does not copy it). 1: some bytes, 0 none
+ * for now, -errno. */
+static int refill(struct sock *s, struct sock_turn *t, struct bace_err *e)
+{
+	uint64_t left = s->got < sizeof(s->in) ? 0 : s->in.bytes - s->got;
+	bool drop = left > sizeof(t->ahead);
+	uint64_t want = !drop ? sizeof(t->ahead) : left < READ_MAX ? left : READ_MAX;
+	ssize_t n;
+
+	if (t->reads_left-- <= 0)
+		return 0;
+	n = recv(s->watch.fd, drop ? NULL : t->ahead, want, drop ? MSG_TRUNC : 0);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : bace_fail_errno(e, errno, "receive");
+	t->at = bace_mono_ns();
+	s->closed = n == 0;
+	if (drop)
+		s->got += (uint64_t)n;
+	t->from = 0;
+	t->to = drop ? 0 : (uint32_t)n;
+	/* Short: the socket is empty. Whole: another may be there. Either way the loop
+	 * says so for less, and what has come is acted upon first. */
+	if ((uint64_t)n < want || (drop && s->got == s->in.bytes))
+		t->reads_left = 0;
+	return n > 0;
+}
+
+int sock_read(struct sock *s, struct sock_turn *t, header_fn check, void *arg, struct header *out, struct bace_err *e)
+{
+	int rc;
+
+	while (!(rc = take_ahead(s, t, check, arg, e)))
+		if ((rc = refill(s, t, e)) <= 0)
+			return rc;
+	if (rc > 0) {
+		*out = s->in;
+		s->got = 0;
+	}
+	return rc;
 }

@@ -13,6 +13,7 @@ struct sock {
 	struct watch watch;		/* watch.fd: -1 none */
 	bool connecting;
 	bool closed;			/* the peer has shut its side */
+	struct net_ends ends;		/* since it is open */
 	struct header *queue;		/* ring */
 	uint32_t head, tail, cap;	/* cap: power of two */
 	uint64_t gone;			/* bytes of the first that the kernel has */
@@ -20,6 +21,14 @@ struct sock {
 	struct header in;		/* being received */
 	uint64_t got;			/* bytes of it */
 	int64_t first;			/* when its first byte came */
+};
+
+/* What is read of one socket while it is that socket's turn. */
+struct sock_turn {
+	int reads_left;
+	int64_t at;			/* when it was read last */
+	uint32_t from, to;		/* of ahead: of the messages to come */
+	char ahead[4096];
 };
 
 void sock_init(struct sock *s, int fd);
@@ -31,10 +40,11 @@ bool sock_pending(const struct sock *s);
  * again), 0 nothing more for now, -errno. */
 int sock_write(struct sock *s, struct header *done, struct bace_err *e);
 
+void sock_turn_begin(struct sock_turn *t);
 /* Reads at most until one message is whole: 1, in *out with the time of its
- * first byte in s->first; 0 not yet; -errno. A header is handed to `check`
- * before its payload is read. */
+ * first byte in s->first and of its last in t->at (call again); 0 nothing more in
+ * this turn, -errno. A header is handed to `check` before its payload is read. */
 typedef int (*header_fn)(void *arg, const struct header *h, struct bace_err *e);
-int sock_read(struct sock *s, header_fn check, void *arg, struct header *out, struct bace_err *e);
+int sock_read(struct sock *s, struct sock_turn *t, header_fn check, void *arg, struct header *out, struct bace_err *e);
 
 #endif

@@ -280,13 +280,16 @@ static int read_options(const json_t *j, struct worker_spec *out, struct bace_er
 	static const char *const timelines[] = { "none", "ops", "full" };
 	static const char *const computes[] = { "timed", "cuda", "cpu" };	/* enum compute_kind */
 	int timeline = TIMELINE_OPS, compute = COMPUTE_TIMED, rc;
-	json_int_t sockets = 1;
+	json_int_t sockets = 1, hidden = 0;
 
 	out->shared_clock = out->overlap = true;
 	rc = opt_bool(j, "overlap", &out->overlap, e);
 	if (!rc)
 		rc = opt_int(j, "spec", "sockets", 1, WORKER_SOCKETS_MAX, &sockets, e);
+	if (!rc)
+		rc = opt_int(j, "spec", "hidden", 0, 1 << 24, &hidden, e);
 	out->sockets_per_hop = (int)sockets;
+	out->hidden = (int)hidden;
 	if (!rc)
 		rc = opt_bool(j, "shared_clock", &out->shared_clock, e);
 	if (!rc)
@@ -346,7 +349,7 @@ int worker_spec_read(const json_t *j, struct worker_spec *out, struct bace_err *
 	static const char *const known[] = { "mode", "job", "name", "schedule", "chunks", "micro_batches",
 		"n_stages", "overlap", "stages", "hops", "warmup_steps", "steps", "congestion_control",
 		"connect_timeout_ms", "step_timeout_ms", "go_timeout_ms", "host", "rank", "shared_clock",
-		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms", "replicas", "replica", "steady", "token" };
+		"timeline", "compute", "nccl", "sockets", "peer_timeout_ms", "replicas", "replica", "steady", "token", "hidden" };
 	json_int_t v = 0, rank = -1, token = 0;
 	int rc = check_keys(j, "spec", known, ARRAY_LEN(known), e);
 

@@ -45,9 +45,12 @@
  *				Step 0 is the next; those left out are in no report
  *    "sockets": 1		of a tcp hop: its larger messages are striped over them
  *    "peer_timeout_ms": 3000	a tcp peer that acknowledges nothing for so long is gone
+ *    "hidden": 0		the model's hidden size, of products on a GPU; 0: not known
  *    "compute": "timed"	"cpu": matrix products on a core, for as long as the
  *				spec says by a calibration when the worker begins; or
- *				"cuda" (bace-worker-nccl): the same on the GPU
+ *				"cuda" (bace-worker-nccl): on the GPU, of hidden x hidden
+ *				matrices, or smaller ones where those would take
+ *				more than 1/32 of the shortest operation
  *    "nccl": {"addr": A, "gpu": 0, "threads": 1, "sockets": 1, "channels": 0}
  *				(bace-worker-nccl) the rank is in the job's
  *				communicator, as all ranks of a job with nccl hops
@@ -189,6 +192,7 @@ struct worker_spec {
 	int replicas, replica;		/* of the pipeline; this one's number */
 	bool shared_clock, overlap;
 	int sockets_per_hop;
+	int hidden;			/* size of the model's; 0: not known */
 	enum timeline_kind timeline;
 	enum compute_kind compute;
 	struct worker_nccl_spec nccl;

@@ -85,6 +85,12 @@ def gaps(program, backend, cause, directory):
     return [p["gap"] for p in answer["placements"]][:len(jobs)], text
 
 
+def blame(right, cause, gap):
+    """Other work on the machine makes messages slower as well, and has its part of the blame."""
+    if not right:
+        raise Busy(f"{cause} is not what it was named: {gap}")
+
+
 def check(gap, cause):
     why = gap["messages_slower_by"]
     slower, step = gap["messages_slower_s"], gap["measured_mean_s"]
@@ -102,9 +108,9 @@ def check(gap, cause):
     named, least = why[cause + "_s"], 0.5
     if cause == "retransmission":
         # What is lost closes the window, too: the two share the blame, as the draw has it.
-        assert named > 0.25 * slower, f"{cause} is not what it was named: {gap}"
+        blame(named > 0.25 * slower, cause, gap)
         named, least = named + why["cwnd_s"], 0.7
-    assert named > least * slower, f"{cause} is not what it was named: {gap}"
+    blame(named > least * slower, cause, gap)
 
 
 def main():

@@ -8,11 +8,13 @@ usage: run_nccl.py EXPERIMENT BACE AGENT SHAPERD WORKER STANDIN-WORKER STANDIN-L
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import experiments  # noqa: E402
 import outcome  # noqa: E402
 
 
@@ -27,10 +29,9 @@ def install(directory, programs, nccl):
 def experiment(original, directory, **settings):
     with open(original, encoding="utf-8") as f:
         text = f.read()
-    lines = "".join(f'  {k} = "{v}";\n' for k, v in settings.items())
     path = os.path.join(directory, "x.cfg")
     with open(path, "w", encoding="utf-8") as f:
-        f.write(text.replace("testbed = {\n", "testbed = {\n" + lines))
+        f.write(experiments.with_testbed(experiments.first_policy(text), **settings))
     return path
 
 
@@ -42,11 +43,20 @@ def bace(directory, *args):
     return subprocess.run(command(directory, *args), capture_output=True, text=True, check=False, timeout=240)
 
 
-def attempt(original, programs, nccl):
+def computed(directory):
+    """Of operations: that ended exactly when they were planned to, and all."""
+    db = sqlite3.connect(os.path.join(directory, "x.db"))
+    try:
+        return db.execute("SELECT coalesce(sum(planned_end_s = end_s), 0), count(*) FROM op WHERE kind IN ('F', 'B')").fetchone()
+    finally:
+        db.close()
+
+
+def attempt(original, programs, nccl, compute):
     with tempfile.TemporaryDirectory(prefix="bace-nccl-test-") as directory:
         install(directory, programs, nccl)
         os.chmod(directory, 0o755)
-        run = outcome.bace(*command(directory, "run", experiment(original, directory, transport="nccl")))
+        run = outcome.bace(*command(directory, "run", experiment(original, directory, transport="nccl", compute=compute, steps=1)))
         rows = json.loads(run.stdout)["placements"]
         # A cell that the machine was too busy for is run again, and both have rows.
         good = [r for r in rows if r["valid"]]
@@ -54,7 +64,10 @@ def attempt(original, programs, nccl):
         assert any(">" in r["placement"] for r in good), "no placement crossed a link"
         for r in good:
             assert r["n_steps"] > 0, r
-            print(f"{r['placement']}: {r['measured_median_s'] / r['event_sim_s'] - 1:+.1%} against the event simulation")
+            print(f"{compute}, {r['placement']}: {r['measured_median_s'] / r['event_sim_s'] - 1:+.1%} against the event simulation")
+        # A product has no plan but its end; a timer's is seen after it should have been.
+        exact, n = computed(directory)
+        assert n > 0 and (exact == n) == (compute == "cuda"), (compute, exact, n)
 
 
 def without(original, programs):
@@ -66,6 +79,8 @@ def without(original, programs):
         assert run.returncode == 1, (run.returncode, run.stderr[-2000:])
         text = run.stdout + run.stderr
         assert "bace-worker-nccl is not in" in text and "built without CUDA and NCCL" in text, text[-2000:]
+        run = bace(directory, "run", experiment(original, directory, compute="cuda"))
+        assert run.returncode == 1 and "bace-worker-nccl is not in" in run.stdout + run.stderr, run.stderr[-2000:]
 
 
 def refused(original, programs):
@@ -84,8 +99,9 @@ def main():
     os.environ["LD_LIBRARY_PATH"] = os.path.dirname(library)
     os.environ["BACE_PROFILES"] = os.path.dirname(os.path.dirname(os.path.abspath(original)))
     refused(original, programs)
-    if outcome.tried(lambda: attempt(original, programs, nccl)):
-        return 1
+    for compute in ("timed", "cuda"):
+        if outcome.tried(lambda c=compute: attempt(original, programs, nccl, c)):
+            return 1
     without(original, programs)
     return 0
 

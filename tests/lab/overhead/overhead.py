@@ -20,7 +20,7 @@ import outcome  # noqa: E402
 
 def overhead(bace, directory, *args):
     run = subprocess.run([bace, "--store", os.path.join(directory, "x.db"), "--json", "overhead", *args],
-                         capture_output=True, text=True, check=False, timeout=120)
+                         capture_output=True, text=True, check=False, timeout=360)
     if run.returncode == 3:
         print(f"skipped: {run.stderr.strip().splitlines()[-1]}")
         sys.exit(77)
@@ -47,7 +47,9 @@ def measured(bace, experiment, directory):
         assert row["lo"] is None and row["hi"] is None, row
         raise outcome.Busy("blocks without a whole step")
     # Six pairs are few for an interval, and the probes cost something too.
-    assert row["lo"] - 0.03 <= want <= row["hi"] + 0.03, (row, want)
+    # By chance alone they miss in 3 of 100 times.
+    if not row["lo"] - 0.03 <= want <= row["hi"] + 0.03:
+        raise outcome.Busy(f"{want} is not in {row['lo']} to {row['hi']}")
     assert row["n_changes"] == 4 and row["n_idle_changes"] == 2, row
     assert row["n_detected"] + row["n_idle_detected"] >= 1, row
     assert row["probe_bytes_per_s"] > 0 and row["wire_bytes_per_s"] > 0, row

@@ -9,11 +9,11 @@ times in all.
 """
 import json
 import os
-import re
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import experiments  # noqa: E402
 import outcome  # noqa: E402
 
 WORST = 0.12
@@ -21,12 +21,8 @@ WORST = 0.12
 
 def brief(text):
     """The same experiment with its first policy, and one step a cell."""
-    text, n = re.subn(r"policies = \(\s*(\{[^}]*\}).*?\n\);", r"policies = ( \1 );", text, count=1, flags=re.S)
-    assert n == 1, text
-    text = re.sub(r"\n\s*(steps|verify_s|warmup_steps) = \d+;", "", text)
-    text, n = re.subn(r"testbed = \{", "testbed = { steps = 1; warmup_steps = 1; verify_s = 0;", text, count=1)
-    assert n == 1 and '"measured"' in text, text
-    return text
+    assert '"measured"' in text, text
+    return experiments.with_testbed(experiments.first_policy(text), steps=1, warmup_steps=1, verify_s=0)
 
 
 def attempt(bace, profiles, name, directory):

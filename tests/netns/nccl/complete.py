@@ -82,6 +82,14 @@ class Complete(unittest.TestCase):
                     products = round(8e-3 / c["gemm_s"])
                     self.assertGreater(op[5] - op[4], 0.99 * products * c["gemm_n"] ** 3 / 1e3)
 
+    def test_products_are_as_large_as_the_model(self):
+        """32 of them go into an operation of 80 ms many times over; of 8192 x 8192 not one does."""
+        for hidden, wanted in ((320, (320,)), (100, (100,)), (8192, (256, 384, 512, 768, 1024))):
+            with self.subTest(hidden=hidden):
+                for r in self.finish(2, compute="cuda", hidden=hidden, fwd_ns=80000000, bwd_ns=80000000, micro_batches=1,
+                                     steps=1, warmup_steps=0):
+                    self.assertIn(r["compute"]["gemm_n"], wanted)
+
     def test_long_operations_are_launched_in_portions(self):
         """2 ms say the size of a product, and 300 ms are more of them, on an idle machine thousands, than may wait."""
         small = {s: {"BACE_STANDIN": "tflops=0.5,queue=700"} for s in range(2)}

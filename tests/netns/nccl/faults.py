@@ -8,7 +8,7 @@ import unittest
 from ranks import Ranks, driver
 
 PAIR = [("bwk-0", "10.99.0.1"), ("bwk-1", "10.99.0.2")]
-SLOW = {"fwd_ns": 60000000, "bwd_ns": 120000000, "micro_batches": 2, "warmup_steps": 0, "steps": 4}
+SLOW = {"fwd_ns": 60000000, "bwd_ns": 120000000, "micro_batches": 2, "warmup_steps": 0, "steps": 20}
 
 
 class Fault(unittest.TestCase):
@@ -47,15 +47,15 @@ class Fault(unittest.TestCase):
 
 class Setup(Fault):
     def test_a_rank_never_comes(self):
-        job = self.job(3, connect_timeout_ms=700).start().connect(only=(0, 2))
+        job = self.job(3, connect_timeout_ms=2500).start().connect(only=(0, 2))
         # The end of rank 0, which they meet at, may be seen before the deadline.
-        late, gone = r"NCCL: not all 3 ranks had come within 0\.7 s", r"join the communicator: NCCL: "
+        late, gone = r"NCCL: not all 3 ranks had come within 2\.5 s", r"join the communicator: NCCL: "
         self.fails(job.ranks[0], rf"^j rank 0 on h0: {late}", "timeout")
         self.fails(job.ranks[2], rf"^j rank 2 on h2: ({late}|{gone})", ("timeout", "peer", "system"))
-        self.fails(job.ranks[1], r"the agent did not say within 0\.7 s what to connect to", "timeout")
+        self.fails(job.ranks[1], r"the agent did not say within 2\.5 s what to connect to", "timeout")
 
     def test_a_rank_dies_first(self):
-        job = self.job(2, connect_timeout_ms=700).start()
+        job = self.job(2, connect_timeout_ms=2500).start()
         job.ranks[1].kill()
         job.connect(only=(0,))
         self.fails(job.ranks[0], r"^j rank 0 on h0: NCCL: not all 2 ranks had come", "timeout")
@@ -99,11 +99,11 @@ class Setup(Fault):
 
     def test_black_hole_before_the_start(self):
         self.network()
-        job = self.job(2, where=PAIR, connect_timeout_ms=700).start()
+        job = self.job(2, where=PAIR, connect_timeout_ms=2500).start()
         driver.run("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP")
         job.connect()
         for rank in (0, 1):
-            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: (NCCL: not all 2 ranks had come within 0\.7 s|"
+            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: (NCCL: not all 2 ranks had come within 2\.5 s|"
                        r"join the communicator: NCCL: )", ("timeout", "peer", "system"))
 
 
@@ -113,57 +113,57 @@ class Running(Fault):
         time.sleep(1.4 * 4 * 0.18)
         job.ranks[1].kill()
         for rank in (0, 2):
-            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: hop {rank // 2} step \d: .*remote process exited.*"
+            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: hop {rank // 2} step \d+: .*remote process exited.*"
                        r"NCCL's log: .*closed", "peer")
 
     def test_hangs_in_step_1(self):
-        job = self.job(2, step_timeout_ms=1200, **SLOW).begin()
+        job = self.job(2, step_timeout_ms=2500, **SLOW).begin()
         time.sleep(1.4 * 3 * 0.18)
         job.ranks[1].process.send_signal(signal.SIGSTOP)
-        self.fails(job.ranks[0], r"^j rank 0 on h0: hop 0 step \d: no gradient of micro-batch \d for stage 0 within 1\.2 s",
+        self.fails(job.ranks[0], r"^j rank 0 on h0: hop 0 step \d+: no gradient of micro-batch \d for stage 0 within 2\.5 s",
                    "timeout")
 
     def test_black_hole(self):
         """NCCL itself says nothing about it, ever."""
         self.network()
-        job = self.job(2, where=PAIR, step_timeout_ms=1200, **SLOW).begin()
+        job = self.job(2, where=PAIR, step_timeout_ms=2500, **SLOW).begin()
         time.sleep(0.4)
         driver.run("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP")
         driver.run("ip netns exec bwk-0 iptables -A INPUT -p tcp -j DROP")
         for rank in (0, 1):
-            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: hop 0 step \d: no (activation|gradient) of micro-batch "
-                       r"\d for stage \d within 1\.2 s", "timeout")
+            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: hop 0 step \d+: no (activation|gradient) of micro-batch "
+                       r"\d for stage \d within 2\.5 s", "timeout")
 
     def test_link_goes_down(self):
         self.network()
-        job = self.job(2, where=PAIR, step_timeout_ms=1200, **SLOW).begin()
+        job = self.job(2, where=PAIR, step_timeout_ms=2500, **SLOW).begin()
         time.sleep(0.4)
         driver.run("ip -n bwk-0 link set eth-up down")
         for rank in (0, 1):
-            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: hop 0 step \d: ", ("timeout", "peer"))
+            self.fails(job.ranks[rank], rf"^j rank {rank} on h{rank}: hop 0 step \d+: ", ("timeout", "peer"))
 
     def test_agent_is_gone(self):
         job = self.job(2, **SLOW).begin()
         time.sleep(0.2)
         job.ranks[1].hang_up()
         self.fails(job.ranks[1], r"^j rank 1 on h1: the agent is gone$", "system")
-        self.fails(job.ranks[0], r"^j rank 0 on h0: hop 0 step \d: .*remote process exited", "peer")
+        self.fails(job.ranks[0], r"^j rank 0 on h0: hop 0 step \d+: .*remote process exited", "peer")
 
     def test_nccl_does_not_abort(self):
         """The error is said at once, and the process ends all the same."""
-        job = self.job(2, step_timeout_ms=700, environment=self.everywhere(1, abort="hang"), **SLOW).begin()
+        job = self.job(2, step_timeout_ms=2500, environment=self.everywhere(1, abort="hang"), **SLOW).begin()
         time.sleep(0.3)
         job.ranks[1].process.send_signal(signal.SIGSTOP)
-        self.fails(job.ranks[0], r"^j rank 0 on h0: hop 0 step \d: no gradient", "timeout")
+        self.fails(job.ranks[0], r"^j rank 0 on h0: hop 0 step \d+: no gradient", "timeout")
 
     def test_nccl_does_not_end(self):
-        job = self.job(2, step_timeout_ms=900, environment=self.everywhere(1, finalize="hang")).begin()
+        job = self.job(2, step_timeout_ms=2500, environment=self.everywhere(1, finalize="hang")).begin()
         self.assertEqual(job.ranks[1].event(60)["event"], "done")
-        self.fails(job.ranks[0], r"^j rank 0 on h0: NCCL: the communicator did not end within 0\.9 s", "timeout")
+        self.fails(job.ranks[0], r"^j rank 0 on h0: NCCL: the communicator did not end within 2\.5 s", "timeout")
 
     def test_another_size(self):
         """What a receiver wants must be what the sender has."""
-        job = self.job(2, connect_timeout_ms=2000)
+        job = self.job(2, connect_timeout_ms=5000)
         spec = job.spec
         job.spec = lambda stage: {**spec(stage), "hops": [{**spec(stage)["hops"][0], "bytes": 5000 + stage}]}
         job.start().connect()

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """`bace shape` as a lab engineer uses it, between two gateways and their hosts.
 
-usage: shape.py [nfqueue|netem] [agree]     netem: in User-Mode Linux (uml-run.sh)
-agree: beside ping, iperf3 and tc -j; wants an idle machine
+usage: shape.py [nfqueue|netem]     netem: in User-Mode Linux (uml-run.sh)
 
   a (10.16.0.10) -- lan0 ga wan0 -- wan0 gb lan0 -- b (10.17.0.10)     10.99.0.0/24 between
 """
@@ -13,48 +12,23 @@ import select
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common"))
 import outcome  # noqa: E402
+from sites import PATIENCE_S, network, output, run, stopped_while, until  # noqa: E402
 
 BACE = os.environ.get("BACE", "bace")
 INSIDE = "BACE_SHAPE_TEST_INSIDE"
 SKIP = 77
 BACKEND = "netem" if "netem" in sys.argv[1:] else "nfqueue"
-PATIENCE_S = 60
 # Skipped here, run by another test of this file's.
-NATIVE, NO_BONDS, IDLE = "runs natively", "no bonds: the run in User-Mode Linux has", "suite accuracy"
+NATIVE, NO_BONDS = "runs natively", "no bonds: the run in User-Mode Linux has"
 
 
 def same_without_netem(test):
     """What no delay backend has a part in runs once, natively: User-Mode Linux is slow."""
     return unittest.skipIf(BACKEND == "netem" and os.environ.get("BACE_IN_UML"), NATIVE)(test)
-
-
-def run(command):
-    subprocess.run(["sh", "-ec", command], check=True)
-
-
-def output(command):
-    return subprocess.run(["sh", "-ec", command], check=True, capture_output=True, text=True).stdout
-
-
-def network():
-    run("""
-for n in a ga gb b; do ip netns add $n; ip -n $n link set lo up; done
-ip link add wan0 netns ga type veth peer name wan0 netns gb
-ip link add lan0 netns ga type veth peer name eth0 netns a
-ip link add lan0 netns gb type veth peer name eth0 netns b
-ip -n ga addr add 10.99.0.1/24 dev wan0; ip -n gb addr add 10.99.0.2/24 dev wan0
-ip -n ga addr add 10.16.0.1/16 dev lan0; ip -n a addr add 10.16.0.10/16 dev eth0
-ip -n gb addr add 10.17.0.1/16 dev lan0; ip -n b addr add 10.17.0.10/16 dev eth0
-for x in ga:wan0 ga:lan0 gb:wan0 gb:lan0 a:eth0 b:eth0; do ip -n ${x%%:*} link set ${x##*:} up; done
-ip -n a route add default via 10.16.0.1; ip -n b route add default via 10.17.0.1
-ip -n ga route add 10.17.0.0/16 via 10.99.0.2; ip -n gb route add 10.16.0.0/16 via 10.99.0.1
-for n in ga gb; do ip netns exec $n sysctl -qw net.ipv4.ip_forward=1; done
-""")
 
 
 SHAPE = """
@@ -100,14 +74,6 @@ def is_shaped(ns):
     return "bace:" in root_qdisc(ns, "wan0") or "bace:" in root_qdisc(ns, "lan0")
 
 
-def until(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {PATIENCE_S} s: {what}")
-        time.sleep(0.05)
-
-
 def state(ns):
     """tc state without counters and numbers that the kernel chooses."""
     text = ""
@@ -146,7 +112,7 @@ class Shape(unittest.TestCase):
         for ns in ("ga", "gb"):
             self.assertIn("applied: 1 link on wan0", shape(ns, "apply", "--detach", "--host", ns, f).stdout)
             self.assertIn("as the plan says", shape(ns, "diff", "--host", ns, f).stdout)
-        self.assertGreater(rtt_ms(), 39.9)
+        self.assertTrue(39.9 < rtt_ms() < 75)
         # Again: nothing to do, and the same process holds it.
         pid = holder("ga")
         self.assertIn("updated: 1 link on wan0, 0 changes", shape("ga", "apply", "--host", "ga", f).stdout)
@@ -223,7 +189,7 @@ class Shape(unittest.TestCase):
         self.assertNotIn("\n", re.sub(r"^(note|path to b): .*\n", "", said.stderr, flags=re.M).rstrip("\n"), said.stderr)
         self.assertEqual(state("ga"), self.before["ga"])
         if not alone:
-            self.assertEqual(output("ps -eo args= | grep '[b]ace-shaperd' | grep -v defunct || true"), "")
+            until(lambda: not output("ps -eo args= | grep '[b]ace-shaperd' | grep -v defunct || true"), "no daemon is left")
 
     @same_without_netem
     def test_bad_input_changes_nothing(self):
@@ -260,6 +226,38 @@ class Shape(unittest.TestCase):
         run("ip -n ga link add s0 type veth peer name s1; ip -n ga link set s0 master bond0; ip -n ga link set s0 up")
         self.refuses("is a slave of a bond", write_shape("s", change=lambda s: s.replace("wan0", "s0")))
         run("ip -n ga link del s0; ip -n ga link del bond0")
+
+    @same_without_netem
+    def test_a_wrong_egress_is_said(self):
+        """Nothing leaves by it, so nothing would be shaped."""
+        f = write_shape("s", change=lambda s: s.replace('region = "a"; egress = "wan0"; ingress = "lan0"',
+                                                        'region = "a"; egress = "lan0"; ingress = "wan0"'))
+        said = "note: b: the way to 10.17.0.0/16 leaves by wan0, not by lan0: what is sent there is not shaped"
+        self.assertIn(said, shape("ga", "plan", "--host", "ga", f).stdout)
+        self.assertIn(said, shape("ga", "apply", "--detach", "--host", "ga", f).stderr)
+        self.assertNotIn("the way to", shape("ga", "plan", "--host", "ga", write_shape("s")).stdout)
+
+    @same_without_netem
+    def test_json_says_the_same(self):
+        def said(*args, ok=0):
+            return json.loads(shape("ga", *args[:1], "--json", *args[1:], ok=ok).stdout)
+        f = write_shape("s")
+        plan = said("plan", "--host", "ga", f)
+        self.assertEqual(plan["notes"], [line[6:] for line in shape("ga", "plan", "--host", "ga", f).stdout.splitlines()
+                                         if line.startswith("note: ")])
+        link, = plan["links"]
+        self.assertEqual((link["rate_bps"], link["latency_ns"], link["buffer_bytes"]), (20000000, 20000000, 150000))
+        differs = said("diff", "--host", "ga", f, ok=4)
+        self.assertEqual("\n".join(differs["steps"]) + "\n", shape("ga", "diff", "--host", "ga", f, ok=4).stdout)
+        self.assertEqual(differs["differences"], len(differs["steps"]))
+        # One object is one change; the delay line's rules are further ones.
+        applied = said("apply", "--detach", "--for", "10min", "--host", "ga", f)
+        self.assertEqual((applied["state"], applied["links"], applied["for_s"]), ("applied", 1, 600))
+        self.assertGreaterEqual(applied["changes"], differs["differences"])
+        self.assertEqual(said("diff", "--host", "ga", f), {"differences": 0, "steps": []})
+        self.assertEqual(said("apply", "--host", "ga", f)["changes"], 0)
+        self.assertIn("put back by the process that held it", said("clear")["cleared"])
+        self.assertIn("nothing was shaped", said("clear")["cleared"])
 
     @same_without_netem
     def test_ssh_is_not_cut_off(self):
@@ -379,14 +377,19 @@ class Shape(unittest.TestCase):
         responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
         try:
             until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")
-            # How exact it is, suite accuracy asks of an idle machine; here, that the verdict follows from what was
+            # How exact it is, agree.py asks of an idle machine; here, that the verdict follows from what was
             # measured. A busy machine is late, never early, and its link is never too fast.
             p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "3", f, ok=None)
             verdict = json.loads(p.stdout or "{}")
             self.assertEqual(verdict["checks_n"], 5)
             for c in verdict["checks"]:
                 low, high, least, most = c["ci_low"], c["ci_high"], c["allowed_low"], c["allowed_high"]
-                if c["what"] != "UDP loss":
+                if c["what"] == "UDP loss":
+                    # None is planned: up to 0.1 % counts as none, and must be told apart from more.
+                    out = low > 0.001
+                    self.assertEqual(c["ok"], not out and high - low <= 0.002 and c["measured"] <= 0.001, c)
+                    self.assertEqual(c["undecided"], not out and not c["ok"], c)
+                else:
                     self.assertEqual(c["ok"], low >= least and high <= most, c)
                     self.assertEqual(c["undecided"], not c["ok"] and high >= least and low <= most, c)
             bad = [c for c in verdict["checks"] if not c["ok"]]
@@ -400,12 +403,16 @@ class Shape(unittest.TestCase):
             self.assertLess(by["a", "RTT"]["measured"], 0.06)
             for frm in "ab":
                 self.assertAlmostEqual(by[frm, "TCP goodput"]["planned"], 20e6 * 1448 / 1514, delta=1)
-                self.assertTrue(0.7 < by[frm, "TCP goodput"]["measured"] / (20e6 * 1448 / 1514) < 1.03, by)
+                self.assertTrue(0.5 < by[frm, "TCP goodput"]["measured"] / (20e6 * 1448 / 1514) < 1.3, by)
                 self.assertEqual(by[frm, "UDP loss"]["planned"], 0)
+                self.assertLess(by[frm, "UDP loss"]["measured"], 0.2)
             # What is within a wide enough tolerance is as planned: of a jitter's width for the RTT.
             wide = write_shape("wide", 'jitter = "20ms";')
-            p = shape("a", "verify", "--host", "ga", "--seconds", "2", "--tolerance", "0.9", wide)
-            self.assertIn("as planned: 0 of 5 checks are out of tolerance", p.stdout)
+            p = stopped_while("ss -Hun state established 'dport != :7411'", 0.8, "a", BACE, "shape", "verify", "--json", "--host", "ga",
+                              "--seconds", "2", "--tolerance", "0.9", wide)
+            for c in json.loads(p)["checks"]:
+                # UDP loss has a limit of its own; a burst that makes up for 0.8 s of 2 s would lose a third.
+                self.assertTrue(c["measured"] < 0.2 if c["what"] == "UDP loss" else c["ok"], c)
             # Against a plan that is not what was applied: exit 4, and which. Of two hosts each has half.
             other = write_shape("other", change=lambda s: 'mode = "host";' + s.replace("20mbit", "80mbit").replace(
                 ' ingress = "lan0";', "").replace("hosts = (", 'hosts = ( { name = "ga2"; region = "a"; egress = "wan0"; },'))
@@ -415,59 +422,14 @@ class Shape(unittest.TestCase):
                 self.assertFalse(by[frm, "TCP goodput"]["ok"] or by[frm, "TCP goodput"]["undecided"])
                 self.assertAlmostEqual(by[frm, "TCP goodput"]["planned"], rate * 1448 / 1514, delta=1)
             # Anybody may ask the responder; what has no end it does not begin.
-            for request in ("tcp-sink 1e300 4e9", "tcp-source 5 1e18", "udp-sink 1e300 4e9", "tcp-sink nan", "udp-source 1e6 1e300 9",
-                            "udp-source nan 1 9", "tcp-source 1e9"):
+            for request in ("tcp-sink 1e300 4e9", "tcp-source 5 1e18", "udp-sink 1e300 4e9", "tcp-sink nan", "udp-source 1e6 1e300 9 1000",
+                            "udp-source nan 1 9 1000", "udp-source 1e6 1 9 7", "udp-source 1e6 1 9 1001", "udp-source 1e6 1 9", "tcp-source 1e9"):
                 said = in_namespace("a", f"s = socket.create_connection(('10.17.0.10', 7411), 10); "
-                                    f"s.sendall(b'bace-probe 1 {request}\\n'); print(s.recv(5))")
+                                    f"s.sendall(b'bace-probe 2 {request}\\n'); print(s.recv(5))")
                 self.assertEqual(said, "b'error'\n", request)
         finally:
             responder.terminate()
             responder.wait(PATIENCE_S)
-
-
-def iperf3_bps(frm, to, addr):
-    """By the receiver's intervals, without the first second and what comes after the end."""
-    seconds = 6
-    run(f"ip netns exec {to} iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.5")
-    said = json.loads(output(f"ip netns exec {frm} iperf3 -J --get-server-output -P 4 -t {seconds} -c {addr}"))
-    sums = [i["sum"] for i in said["server_output_json"]["intervals"] if i["sum"]["start"] >= 1 and i["sum"]["end"] <= seconds]
-    return 8 * sum(s["bytes"] for s in sums) / sum(s["seconds"] for s in sums)
-
-
-@unittest.skipUnless("agree" in sys.argv, IDLE)
-class Agree(unittest.TestCase):
-    """What `verify` measures, tools that are not ours measure as well."""
-
-    def tearDown(self):
-        for ns in ("ga", "gb"):
-            shape(ns, "clear")
-
-    def test_verify_and_others_agree(self):
-        f = write_shape("s")
-        for ns in ("ga", "gb"):
-            shape(ns, "apply", "--detach", "--host", ns, f)
-        classes = output("tc -n ga class show dev wan0")
-        self.assertIn("rate 20Mbit ceil 20Mbit", classes)
-        leaf = [q for q in json.loads(output("tc -n ga -j qdisc show dev wan0")) if q["kind"] == "bfifo"]
-        self.assertEqual([str(q["options"]["limit"]) for q in leaf], ["150000"])
-        responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
-        try:
-            until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")
-            verdict = json.loads(shape("a", "verify", "--json", "--host", "ga", "--seconds", "6", f, ok=None).stdout)
-        finally:
-            responder.terminate()
-            responder.wait(PATIENCE_S)
-        ours = {(c["from"], c["what"]): c for c in verdict["checks"]}
-        rows = [("RTT, ping", ours["a", "RTT"], 1e3, rtt_ms(), 0.01, 0.5, "ms"),
-                ("a -> b, iperf3", ours["a", "TCP goodput"], 1e-6, iperf3_bps("a", "b", "10.17.0.10") / 1e6, 0.02, 0, "Mbit/s"),
-                ("b -> a, iperf3", ours["b", "TCP goodput"], 1e-6, iperf3_bps("b", "a", "10.16.0.10") / 1e6, 0.02, 0, "Mbit/s")]
-        for what, c, unit, theirs, _, _, name in rows:
-            print(f"{what:16} verify {c['measured'] * unit:8.3f} [{c['ci_low'] * unit:.3f}, {c['ci_high'] * unit:.3f}] {name}, "
-                  f"theirs {theirs:8.3f}, ratio {c['measured'] * unit / theirs:.4f}")
-        # As far as verify itself says how sure it is.
-        for what, c, unit, theirs, part, more, _ in rows:
-            self.assertGreaterEqual(theirs, c["ci_low"] * unit - part * theirs - more, what)
-            self.assertLessEqual(theirs, c["ci_high"] * unit + part * theirs + more, what)
 
 
 def dumps(ns):
@@ -500,9 +462,10 @@ def main():
     run("mount -t tmpfs tmpfs /run; mkdir /run/netns")
     os.environ["XTABLES_LOCKFILE"] = "/run/xtables.lock"
     network()
-    names = [a for a in sys.argv if a not in ("netem", "nfqueue", "agree")]
-    done = unittest.main(argv=names + ["Agree"] if "agree" in sys.argv else names, verbosity=2, warnings="ignore", exit=False)
-    sys.exit(outcome.ended(done.result, (NATIVE, NO_BONDS, IDLE)))
+    names = [a for a in sys.argv if a not in ("netem", "nfqueue")]
+    done = unittest.main(argv=names, verbosity=2, warnings="ignore", exit=False)
+    sys.exit(outcome.ended(done.result, (NATIVE, NO_BONDS)))
 
 
-main()
+if __name__ == "__main__":
+    main()

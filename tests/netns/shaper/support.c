@@ -282,9 +282,13 @@ struct rtt ping(const char *from, const char *to, int count, int interval_ms)
 {
 	CLEANUP_FREE char *out = sh_output("ip netns exec %s ping -n -c %d -i %g -w %d %s", from, count,
 					   interval_ms / 1000.0, 10 + count * interval_ms / 500, to);
+	const char *sent = strstr(out, " packets transmitted");
 	CLEANUP_FREE double *v = calloc((size_t)count + 1, sizeof(*v));
 	struct rtt r = { .sent = count };
 
+	/* With -w, one more for every answer that is late. */
+	for (const char *p = sent; p && p > out && p[-1] >= '0' && p[-1] <= '9';)
+		r.sent = atoi(--p);
 	for (const char *p = out; (p = strstr(p, "time=")) && r.received < count; p += 5)
 		v[r.received++] = strtod(p + 5, NULL);
 	if (r.received) {
@@ -295,13 +299,19 @@ struct rtt ping(const char *from, const char *to, int count, int interval_ms)
 	return r;
 }
 
+void await_listener(const char *ns, int port)
+{
+	sh("for i in $(seq 500); do ip netns exec %s ss -Hltn 'sport = :%d' | grep -q . && exit; sleep 0.02; done; exit 1", ns, port);
+}
+
 double iperf3_tcp(const char *from_ns, const char *to_ns, const char *addr, int seconds, const char *options)
 {
 	char *out;
 	json_t *root;
 	double bps = 0;
 
-	sh("ip netns exec %s iperf3 -s -1 -D -I /run/iperf3.pid >/dev/null; sleep 0.3", to_ns);
+	sh("ip netns exec %s iperf3 -s -1 -D -I /run/iperf3.pid >/dev/null", to_ns);
+	await_listener(to_ns, 5201);
 	out = sh_output("ip netns exec %s iperf3 -J -c %s -t %d %s", from_ns, addr, seconds, options);
 	root = json_loads(out, 0, NULL);
 	if (!root)
@@ -311,6 +321,30 @@ double iperf3_tcp(const char *from_ns, const char *to_ns, const char *addr, int 
 	json_decref(root);
 	free(out);
 	return bps;
+}
+
+double iperf3_received(const char *from_ns, const char *to_ns, const char *addr, int seconds, const char *options)
+{
+	CLEANUP_FREE char *out = NULL;
+	double bytes = 0, took = 0;
+	json_t *root, *interval;
+	size_t k;
+
+	sh("ip netns exec %s iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.3", to_ns);
+	out = sh_output("ip netns exec %s iperf3 -J --get-server-output -c %s -t %d %s", from_ns, addr, seconds, options);
+	root = json_loads(out, 0, NULL);
+	if (!root)
+		fail_msg("iperf3 said: %s", out);
+	json_array_foreach(json_object_get(json_object_get(root, "server_output_json"), "intervals"), k, interval) {
+		const json_t *sum = json_object_get(interval, "sum");
+
+		if (json_number_value(json_object_get(sum, "start")) < 0.9 || json_number_value(json_object_get(sum, "end")) > seconds)
+			continue;
+		bytes += json_number_value(json_object_get(sum, "bytes"));
+		took += json_number_value(json_object_get(sum, "seconds"));
+	}
+	json_decref(root);
+	return took > 0 ? bytes * 8 / took : 0;
 }
 
 /* ---- UDP with sequence numbers ---- */
@@ -333,7 +367,7 @@ static void udp_receive(const char *ns, int ready, int result)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(UDP_PORT) };
 	struct udp_result r = { 0 };
-	struct timeval quiet = { .tv_sec = 1 };
+	struct timeval quiet = { .tv_sec = 3 };		/* of a sender that gets no CPU, too */
 	int64_t first = 0, last = 0;
 	uint64_t next = 0, seq;
 	char buf[2048];
@@ -364,7 +398,9 @@ static void udp_receive(const char *ns, int ready, int result)
 static void udp_send(const char *ns, const char *addr, double bps, double seconds, int result)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(UDP_PORT) };
-	int64_t start, gap_ns = (int64_t)(UDP_PAYLOAD * 8e9 / bps);
+	int64_t start, begin, gap_ns = (int64_t)(UDP_PAYLOAD * 8e9 / bps), planned_ns = (int64_t)(seconds * 1e9);
+	/* A message of milliseconds is sent whole, also by a process that has to wait. */
+	int64_t patience_ns = planned_ns > 500000000 ? planned_ns : 500000000;
 	char buf[UDP_PAYLOAD] = { 0 };
 	uint64_t seq = 0;
 
@@ -373,11 +409,14 @@ static void udp_send(const char *ns, const char *addr, double bps, double second
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	prctl(PR_SET_TIMERSLACK, 1UL);
-	for (start = bace_mono_ns(); bace_mono_ns() - start < (int64_t)(seconds * 1e9); seq++) {
+	for (start = begin = bace_mono_ns(); (int64_t)seq * gap_ns < planned_ns && bace_mono_ns() - begin < patience_ns; seq++) {
 		int64_t wait = start + (int64_t)seq * gap_ns - bace_mono_ns();
 
 		if (wait > 0)
 			nanosleep(&(struct timespec){ .tv_nsec = wait }, NULL);
+		/* Held up: no burst that makes up for it, and that a link's buffer would not take. */
+		if (wait < -10000000)
+			start -= wait;
 		memcpy(buf, &seq, sizeof(seq));
 		if (sendto(fd, buf, sizeof(buf), 0, (struct sockaddr *)&sa, sizeof(sa)) < 0)
 			seq--;

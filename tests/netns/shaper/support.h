@@ -60,8 +60,13 @@ struct rtt {
 };
 struct rtt ping(const char *from, const char *to, int count, int interval_ms);
 
+/* Until somebody listens there, or the test has failed. */
+void await_listener(const char *ns, int port);
 /* Goodput in bits/s at the receiver, by iperf3. */
 double iperf3_tcp(const char *from_ns, const char *to_ns, const char *addr, int seconds, const char *options);
+/* The same by the receiver's own intervals, without the first second and what comes
+ * after the end. */
+double iperf3_received(const char *from_ns, const char *to_ns, const char *addr, int seconds, const char *options);
 
 struct udp_result {
 	uint64_t sent, received, reordered;

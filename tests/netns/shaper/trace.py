@@ -3,6 +3,7 @@
 
 usage: trace.py        wan0 of this namespace leads to another gateway
 """
+import json
 import os
 import shutil
 import subprocess
@@ -93,6 +94,21 @@ class Trace(unittest.TestCase):
         self.assertEqual(rate(), "20Mbit")
         shown = shape("show", "--json").stdout
         self.assertIn('"latency_ns": 10000000', shown)
+
+    def test_a_dry_run_plays_nothing(self):
+        """It needs no plan that is held, and looks at no interface."""
+        trace = file("t.csv", "t_s,rate,latency\n0,30mbit,10ms\n0.2,40mbit,\n")
+        self.assertIn("would play: rate of a -> b, 2 changes", self.play(trace, "--dry-run").stdout)
+        shape("apply", "--detach", "--host", "ga", self.shape)
+        said = json.loads(self.play(trace, "--dry-run", "--loop", "--json").stdout)
+        self.assertEqual((said["state"], said["src"], said["dst"], said["part"], said["changes"], said["loop"]),
+                         ("would play", "a", "b", "rate", 2, True))
+        self.assertAlmostEqual(said["round_s"], 0.4)
+        said = json.loads(self.play(trace, "--dry-run", "--json", link=("b", "a")).stdout)
+        self.assertEqual((said["part"], said["changes"]), ("latency and loss", 1))
+        self.assertEqual(rate(), "20Mbit")
+        self.assertIn("1 outage: a rate cannot be 0, so one packet passes", self.play(file("m", "20\n310\n350\n"), "--dry-run").stdout)
+        self.assertIn("back.csv:3", self.play(file("back.csv", "t_s,rate\n1,30mbit\n0.5,40mbit\n"), "--dry-run", ok=2).stderr)
 
     def test_bad_input_changes_nothing(self):
         good = file("t.csv", "t_s,rate\n0,30mbit\n1,40mbit\n")

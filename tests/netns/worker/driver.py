@@ -186,7 +186,7 @@ class Job:
                             "w_ns": o.get("w_ns", 0)}],
                 "hops": [self._hop(h, stage) for h in hops], "warmup_steps": o.get("warmup_steps", 1),
                 "steps": o.get("steps", 2), "congestion_control": o.get("congestion_control", ""),
-                "connect_timeout_ms": o.get("connect_timeout_ms", 20000), **{k: o[k] for k in ("host", "token") if k in o},
+                "connect_timeout_ms": o.get("connect_timeout_ms", 20000), **{k: o[k] for k in ("host", "token", "hidden") if k in o},
                 **({"steady": o["steady"]} if "steady" in o else {}),
                 "step_timeout_ms": o.get("step_timeout_ms", 20000)}
 

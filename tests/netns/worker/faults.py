@@ -48,17 +48,19 @@ class Fault(unittest.TestCase):
 
     def hurt(self, job, step, hurt, expect):
         """Hurts the job once the first activation of that step has come over hop 0, by the kernel's count of its
-        bytes; its ranks then name that step, or one that had the time to pass. expect: (rank, pattern, cause)."""
+        bytes; its ranks then name that step, or one that may have passed meanwhile. expect: (rank, pattern, cause)."""
         ns, port, size = job.where[1][0], job.ports[0][1], job.options.get("bytes", 100000)
         look = (f"ip netns exec {ns} " if ns else "") + f"ss -tinHO state established '( sport = :{port} )'"
         until = time.monotonic() + 60
         # One to warm the connection, two a step.
-        while sum(map(int, re.findall(r"bytes_received:(\d+)", driver.output(look)))) < (2 + 2 * step) * size:
+        while True:
+            reached = time.monotonic()
+            if (seen := sum(map(int, re.findall(r"bytes_received:(\d+)", driver.output(look)))) // size) >= 2 + 2 * step:
+                break
             self.assertLess(time.monotonic(), until, "the step did not come")
             time.sleep(0.01)
-        reached = time.monotonic()
         hurt()
-        last = step + 1 + int((time.monotonic() - reached) / ((job.n + 1) * 0.18))
+        last = (seen - 2) // 2 + 1 + int((time.monotonic() - reached) / ((job.n + 1) * 0.18))
         for rank, pattern, cause in expect:
             text = self.fails(job.ranks[rank], pattern, cause)
             self.assertIn(int(re.search(r" step (\d+):", text).group(1)), range(step, last + 1), text)
@@ -81,10 +83,10 @@ class Fault(unittest.TestCase):
 
 class Peers(Fault):
     def test_never_connects(self):
-        job = self.job(2, connect_timeout_ms=700).start()
+        job = self.job(2, connect_timeout_ms=2000).start()
         job.connect(only=[1])
-        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 0\.7 s$", "timeout")
-        self.fails(job.ranks[0], r"^j rank 0: the agent did not say within 0\.7 s what to connect to$", "timeout")
+        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 2\.0 s$", "timeout")
+        self.fails(job.ranks[0], r"^j rank 0: the agent did not say within 2\.0 s what to connect to$", "timeout")
 
     def test_not_there(self):
         job = self.job(2).start()
@@ -95,26 +97,26 @@ class Peers(Fault):
     def test_address_without_an_answer(self):
         self.network()
         driver.run("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP")
-        job = self.job(2, where=PAIR, connect_timeout_ms=700).start().connect()
-        self.fails(job.ranks[0], r"^j rank 0: hop 0: connect 10\.99\.0\.2:\d+: no answer within 0\.7 s$", "timeout")
-        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 0\.7 s$", "timeout")
+        job = self.job(2, where=PAIR, connect_timeout_ms=2000).start().connect()
+        self.fails(job.ranks[0], r"^j rank 0: hop 0: connect 10\.99\.0\.2:\d+: no answer within 2\.0 s$", "timeout")
+        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 2\.0 s$", "timeout")
 
     def test_killed_in_step_1(self):
         job = self.slow(3, steps=8).begin()
         self.hurt(job, 1, job.ranks[1].kill,
-                  [(rank, rf"^j rank {rank}: hop {hop} step \d: .*(the peer closed|reset by peer)", "peer")
+                  [(rank, rf"^j rank {rank}: hop {hop} step \d+: .*(the peer closed|reset by peer)", "peer")
                    for rank, hop in ((0, 0), (2, 1))])
 
     def test_dies_in_step_3(self):
         """The line names rank, host, hop and step."""
         job = self.slow(2, steps=9, host="tokyo-0").begin()
         self.hurt(job, 3, job.ranks[1].kill,
-                  [(0, r"^j rank 0 on tokyo-0: hop 0 step \d: .*(the peer closed|reset by peer)", "peer")])
+                  [(0, r"^j rank 0 on tokyo-0: hop 0 step \d+: .*(the peer closed|reset by peer)", "peer")])
 
     def test_hangs_in_step_1(self):
-        job = self.slow(2, steps=8, step_timeout_ms=1200).begin()
+        job = self.slow(2, steps=8, step_timeout_ms=2500).begin()
         self.hurt(job, 1, lambda: job.ranks[1].process.send_signal(signal.SIGSTOP),
-                  [(0, r"^j rank 0: hop 0 step \d: no gradient of micro-batch \d for stage 0 within 1\.2 s$", "timeout")])
+                  [(0, r"^j rank 0: hop 0 step \d+: no gradient of micro-batch \d for stage 0 within 2\.5 s$", "timeout")])
 
     def test_is_done_long_before(self):
         """Stage 1 ends its part of the last step and waits for stage 0, which needs much longer."""
@@ -126,31 +128,30 @@ class Peers(Fault):
         job.connect().ready().go().done()
 
     def test_another_number_of_sockets(self):
-        job = self.job(2, connect_timeout_ms=700, sockets=2).start()
+        job = self.job(2, connect_timeout_ms=2000, sockets=2).start()
         other = self.worker({**job.spec(0), "sockets": 3})
         other.tell({"cmd": "connect", "hops": [{"hop": 0, "addr": "127.0.0.1", "port": job.ports[0][1]}]})
         job.connect(only=[1])
-        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 0\.7 s$", "timeout")
+        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 2\.0 s$", "timeout")
         self.assertRegex("\n".join(job.ranks[1].errors), r"is part \d of 3, wanted one of 2: the number of sockets differs")
         self.fails(other, r"^j rank 0: hop 0: 127\.0\.0\.1:\d+: (the peer closed|.*Connection reset|.*Broken pipe)", "peer")
 
     def test_another_job(self):
-        job = self.job(2, connect_timeout_ms=700).start()
+        job = self.job(2, connect_timeout_ms=2000).start()
         other = self.worker({**job.spec(0), "job": 7})
         other.tell({"cmd": "connect", "hops": [{"hop": 0, "addr": "127.0.0.1", "port": job.ports[0][1]}]})
         job.connect(only=[1])
-        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 0\.7 s$", "timeout")
+        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 2\.0 s$", "timeout")
         self.assertRegex("\n".join(job.ranks[1].errors), r"is refused: a message of job 7 hop 0, wanted job 0 hop 0")
         self.fails(other, r"^j rank 0: hop 0: 127\.0\.0\.1:\d+: (the peer closed|receive: Connection reset)", "peer")
 
-
     def test_another_cell(self):
         """The same job, hop and stage: a straggler of the cell before."""
-        job = self.job(2, connect_timeout_ms=700, token=4711).start()
+        job = self.job(2, connect_timeout_ms=2000, token=4711).start()
         other = self.worker({**job.spec(0), "token": 4712})
         other.tell({"cmd": "connect", "hops": [{"hop": 0, "addr": "127.0.0.1", "port": job.ports[0][1]}]})
         job.connect(only=[1])
-        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 0\.7 s$", "timeout")
+        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 2\.0 s$", "timeout")
         self.assertRegex("\n".join(job.ranks[1].errors), r"is refused: a damaged message, or one of another cell")
         self.fails(other, r"^j rank 0: hop 0: 127\.0\.0\.1:\d+: (the peer closed|receive: Connection reset)", "peer")
 
@@ -172,10 +173,10 @@ class Strangers(Fault):
                          r"a damaged message")
 
     def test_garbage_and_no_peer(self):
-        job = self.job(2, connect_timeout_ms=700).start()
+        job = self.job(2, connect_timeout_ms=2000).start()
         self.connect(job.ports[0][1], os.urandom(300))
         job.connect(only=[1])
-        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 0\.7 s$", "timeout")
+        self.fails(job.ranks[1], r"^j rank 1: hop 0: stage 0 did not connect within 2\.0 s$", "timeout")
 
     def test_many_silent_ones(self):
         job = self.job(2).start()
@@ -304,11 +305,11 @@ class Network(Fault):
 
     def black_hole(self, how):
         self.network()
-        job = self.slow(2, where=PAIR, steps=8, step_timeout_ms=1200, peer_timeout_ms=60000, bytes=50000).begin()
+        job = self.slow(2, where=PAIR, steps=8, step_timeout_ms=2500, peer_timeout_ms=60000, bytes=50000).begin()
         # Without a carrier the kernel may give the connection up first.
         self.hurt(job, 1, lambda: driver.run(how),
-                  [(rank, rf"^j rank {rank}: hop 0 step \d: (no (gradient|activation) of micro-batch \d for stage {rank} "
-                    r"within 1\.2 s|.*: (receive|send): Connection timed out)$", "timeout") for rank in (0, 1)])
+                  [(rank, rf"^j rank {rank}: hop 0 step \d+: (no (gradient|activation) of micro-batch \d for stage {rank} "
+                    r"within 2\.5 s|.*: (receive|send): Connection timed out)$", "timeout") for rank in (0, 1)])
 
     def test_packets_are_dropped(self):
         self.black_hole("ip netns exec bwk-1 iptables -A INPUT -p tcp -j DROP;"
@@ -320,7 +321,7 @@ class Network(Fault):
         job = self.slow(2, where=PAIR, steps=8, peer_timeout_ms=1000, bytes=200000, sockets=sockets).begin()
         cut = "; ".join(f"ip netns exec bwk-{i} iptables -A INPUT -p tcp -j DROP" for i in (1, 0))
         self.hurt(job, 1, lambda: driver.run(cut),
-                  [(rank, rf"^j rank {rank}: hop 0 step \d: .*:\d+: (receive|send): Connection timed out$", "timeout")
+                  [(rank, rf"^j rank {rank}: hop 0 step \d+: .*:\d+: (receive|send): Connection timed out$", "timeout")
                    for rank in (0, 1)])
 
     def test_silence(self):
@@ -334,9 +335,9 @@ class Network(Fault):
 
     def test_rejected_by_a_firewall(self):
         self.network()
-        job = self.slow(2, where=PAIR, step_timeout_ms=1200).begin()
+        job = self.slow(2, where=PAIR, steps=30, step_timeout_ms=2500).begin()
         driver.run("ip netns exec bwk-1 iptables -A INPUT -p tcp -j REJECT --reject-with tcp-reset")
-        self.fails(job.ranks[0], r"^j rank 0: hop 0 step \d: .*(reset by peer|within 1\.2 s)", ("peer", "timeout"))
+        self.fails(job.ranks[0], r"^j rank 0: hop 0 step \d+: .*(reset by peer|within 2\.5 s)", ("peer", "timeout"))
         job.ranks[1].kill()
 
 
@@ -408,7 +409,7 @@ class Agent(Fault):
                 server, port = self.probe_server()
                 client = self.worker({"mode": "probe-client", "addr": "127.0.0.1", "port": port, "rtt_samples": 1,
                                       "goodput_s": 60, "congestion_control": "", "timeout_ms": 90000})
-                time.sleep(0.5)
+                driver.run(f"until ss -Htn state established 'sport = :{port}' | grep -q .; do sleep 0.05; done; sleep 0.5")
                 both = [server, client]
                 self.gone(both[which])
                 self.fails(both[1 - which], r"(peer closed|reset by peer|Broken pipe|client went away)", "peer")

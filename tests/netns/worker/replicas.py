@@ -115,8 +115,8 @@ class Counted(unittest.TestCase):
 
 class Faults(unittest.TestCase):
     def begin(self, **options):
-        job = Replicas(1, 3, fwd_ns=100000000, bwd_ns=100000000, micro_batches=1, warmup_steps=0, steps=8,
-                       step_timeout_ms=1500, **options)
+        job = Replicas(1, 3, fwd_ns=100000000, bwd_ns=100000000, micro_batches=1, warmup_steps=0, steps=40,
+                       step_timeout_ms=2500, **options)
         self.addCleanup(self.end, job)
         return job
 
@@ -136,22 +136,22 @@ class Faults(unittest.TestCase):
         time.sleep(0.6)
         job.ranks[1].kill()
         for i in (0, 2):
-            self.fails(job.ranks[i], rf"^j rank {i}: ring 0 step \d: .*(peer closed|reset by peer|Broken pipe)")
+            self.fails(job.ranks[i], rf"^j rank {i}: ring 0 step \d+: .*(peer closed|reset by peer|Broken pipe)")
 
     def test_a_replica_hangs(self):
         job = self.begin().begin()
         time.sleep(0.6)
         job.ranks[1].process.send_signal(signal.SIGSTOP)
-        self.fails(job.ranks[2], r"^j rank 2: ring 0 step \d: (round \d of 4 did not come from replica 1 within 1\.5 s"
+        self.fails(job.ranks[2], r"^j rank 2: ring 0 step \d+: (round \d of 4 did not come from replica 1 within 2\.5 s"
                    r"|.*(peer closed|reset by peer))")
 
     def test_a_replica_never_comes(self):
-        job = self.begin(connect_timeout_ms=700).start().connect(only=[1, 2])
-        self.fails(job.ranks[1], r"^j rank 1: ring 0: (replica 0 did not connect within 0\.7 s|.*first message did not)")
+        job = self.begin(connect_timeout_ms=2000).start().connect(only=[1, 2])
+        self.fails(job.ranks[1], r"^j rank 1: ring 0: (replica 0 did not connect within 2\.0 s|.*first message did not)")
 
     def test_another_replica(self):
         """A peer that says it is the wrong replica is a stranger."""
-        job = self.begin(connect_timeout_ms=700).start()
+        job = self.begin(connect_timeout_ms=2000).start()
         job.ports[(1, 1)], job.ports[(2, 1)] = job.ports[(2, 1)], job.ports[(1, 1)]
         job.connect(only=[0])
         job.ranks[2].event(1)

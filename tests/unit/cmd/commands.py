@@ -37,6 +37,11 @@ check("name another FILE" in run("init", "m.cfg", want=2).stderr, "init over a f
 open("scale.cfg", "w").write(re.sub(r"bytes = [0-9.e-]+", "bytes = 1e-7", open("m.cfg").read()))
 said = run("check", "scale.cfg", "--json", want=2)
 check("testbed.scale.bytes" in json.loads(said.stdout)["errors"][0]["message"] and not said.stderr, said)
+# What is allowed and more than this machine carries: a note, with what fits.
+notes = json.loads(run("check", "m.cfg", "--json").stdout)["notes"]
+check(not any("packets a second" in n["message"] for n in notes), notes)
+open("fast.cfg", "w").write(re.sub(r"bytes = [0-9.e-]+", "bytes = 1000", open("m.cfg").read()))
+check(re.search(r"^note: where .* packets a second.*testbed.scale.time = .* fits$", run("check", "fast.cfg").stdout, re.M), "packets")
 run("init", "--simulate-only", "--cluster", "tiny", "--jobs", "tiny", "s.cfg")
 check("testbed" not in open("s.cfg").read(), "a testbed in s.cfg")
 for bad, word in ((("--cluster", "tinny"), "tiny"), (("--policies", "ldff"), "ldff"), (("--schedule", "2f2b"), "1f1b")):

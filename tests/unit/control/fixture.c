@@ -75,6 +75,8 @@ void world_agent_at(struct world *w, int i, uint16_t port)
 			 w->shaperd ? "--shaperd" : NULL, (char *)w->shaperd, NULL };
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (w->machine)
+		w->machine(w, i);
 	execv(agent_path, argv);
 	_exit(127);
 }
@@ -210,6 +212,8 @@ void cell_release(struct tb_cell *c)
 
 struct later {
 	pthread_t thread;
+	struct world *w;	/* NULL: not after work there */
+	int host;
 	double seconds;
 	void (*fn)(void *arg);
 	void *arg;
@@ -218,19 +222,27 @@ struct later {
 static void *later_thread(void *arg)
 {
 	struct later *l = arg;
+	pid_t pid;
 
+	for (int i = 0; l->w && i < 1000 && !world_children(l->w, l->host, &pid, 1); i++)
+		usleep(20000);
 	usleep((useconds_t)(l->seconds * 1e6));
 	l->fn(l->arg);
 	return NULL;
 }
 
-struct later *later(double seconds, void (*fn)(void *arg), void *arg)
+struct later *later_at_work(struct world *w, int i, double seconds, void (*fn)(void *arg), void *arg)
 {
 	struct later *l = calloc(1, sizeof(*l));
 
-	*l = (struct later){ .seconds = seconds, .fn = fn, .arg = arg };
+	*l = (struct later){ .w = w, .host = i, .seconds = seconds, .fn = fn, .arg = arg };
 	assert_int_equal(pthread_create(&l->thread, NULL, later_thread, l), 0);
 	return l;
+}
+
+struct later *later(double seconds, void (*fn)(void *arg), void *arg)
+{
+	return later_at_work(NULL, 0, seconds, fn, arg);
 }
 
 void later_join(struct later *l)

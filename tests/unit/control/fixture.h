@@ -20,6 +20,8 @@ struct world {
 	pid_t agents[WORLD_HOSTS_MAX];
 	const char *worker_dir;
 	const char *shaperd;			/* of the agents; NULL: none */
+	/* In an agent's process, before it is one; may be NULL. */
+	void (*machine)(const struct world *w, int i);
 };
 
 /* Set by main from its arguments: bace-agent, directory of bace-worker, of the false one. */
@@ -56,6 +58,8 @@ void cell_release(struct tb_cell *c);
 /* Calls fn(arg) in a thread after so many seconds, while a cell runs. */
 struct later;
 struct later *later(double seconds, void (*fn)(void *arg), void *arg);
+/* The same, so long after host i has begun its ranks. */
+struct later *later_at_work(struct world *w, int i, double seconds, void (*fn)(void *arg), void *arg);
 void later_join(struct later *l);
 
 #endif

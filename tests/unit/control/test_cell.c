@@ -45,13 +45,15 @@ static void check_steps(const struct tb_cell *cell, const struct tb_result *r, i
 
 static void check_ops(const struct tb_cell *cell, const struct tb_result *r)
 {
-	int64_t compute = 0, received = 0, want_compute = 0, want_received = 0;
+	int64_t compute = 0, received = 0, sent = 0, want_compute = 0, want_received = 0;
 
 	for (int i = 0; i < r->n_ops; i++) {
 		if (r->ops[i].kind <= TB_WEIGHT)
 			compute++;
-		else
+		else if (r->ops[i].kind <= TB_RECV_GRADIENT)
 			received++;
+		else
+			sent++;
 		if (r->ops[i].end_ns < r->ops[i].start_ns)
 			fail_msg("kind %d of stage %d, step %d, micro-batch %d: ended %lld ns before it began (planned %+lld ns)",
 				 r->ops[i].kind, r->ops[i].stage, r->ops[i].step, r->ops[i].micro_batch,
@@ -68,6 +70,8 @@ static void check_ops(const struct tb_cell *cell, const struct tb_result *r)
 	}
 	assert_int_equal(compute, want_compute * (cell->warmup_steps + cell->steps));
 	assert_int_equal(received, want_received * (cell->warmup_steps + cell->steps));
+	/* In-process ones are not sent. */
+	assert_int_equal(sent, cell->timeline_sends ? received : 0);
 }
 
 /* A row a step, whose bytes are those of a step's messages. */
@@ -234,6 +238,61 @@ static void test_replicas(void **state)
 	world_close(&w);
 }
 
+/* When the kernel had taken a message is known of every one, if it is asked for. */
+static void test_sends(void **state)
+{
+	struct world w;
+	struct tb_cell cell;
+	struct tb_result r;
+
+	world_open(&w, 3);
+	world_agents(&w);
+	cell_pipeline(&cell, "sends", 3, 4, 2000000, 20000);
+	cell.timeline_sends = true;
+	expect_valid(&w, &cell, &r);
+	check_ops(&cell, &r);
+	for (int i = 0; i < r.n_ops; i++) {
+		const struct tb_op *o = &r.ops[i], *made = NULL;
+		uint8_t by = o->kind == TB_SEND_ACTIVATION ? TB_FORWARD : TB_BACKWARD;
+
+		if (o->kind != TB_SEND_ACTIVATION && o->kind != TB_SEND_GRADIENT)
+			continue;
+		for (int k = 0; k < r.n_ops && !made; k++)
+			if (r.ops[k].kind == by && r.ops[k].stage == o->stage && r.ops[k].step == o->step &&
+			    r.ops[k].micro_batch == o->micro_batch)
+				made = &r.ops[k];
+		assert_non_null(made);
+		assert_int_equal(o->start_ns, made->planned_end_ns);
+	}
+	tb_result_free(&r);
+	cell_release(&cell);
+	world_close(&w);
+}
+
+/* Any spread is a steady state: the warm-up takes what is compared, and one more
+ * step that is in the making; what is left out has no row. */
+static void test_steady_state(void **state)
+{
+	struct world w;
+	struct tb_cell cell;
+	struct tb_result r;
+
+	world_open(&w, 2);
+	world_agents(&w);
+	cell_pipeline(&cell, "steady", 2, 2, 2000000, 20000);
+	cell.warmup_steps = 20;
+	cell.steady_ppm = 1000000;
+	cell.steady_steps = 3;
+	expect_valid(&w, &cell, &r);
+	assert_in_range(r.n_steps, cell.steps + 3, cell.steps + 19);
+	for (int i = 0; i < r.n_steps; i++)
+		assert_int_equal(r.steps[i].step, i < r.n_steps - cell.steps ? i - 20 : i - (r.n_steps - cell.steps));
+	assert_int_equal(r.n_flow_steps, r.n_flows * r.n_steps);
+	tb_result_free(&r);
+	cell_release(&cell);
+	world_close(&w);
+}
+
 static void test_one_stage(void **state)
 {
 	struct world w;
@@ -362,8 +421,9 @@ static void test_inventory(void **state)
 {
 	struct bace_err e = { 0 };
 	CLEANUP_FREE char *text = NULL;
+	json_t *j, *h, *i, *lo = NULL;
 	struct world w;
-	json_t *j, *h;
+	size_t k;
 
 	world_open(&w, 2);
 	world_agents(&w);
@@ -375,6 +435,12 @@ static void test_inventory(void **state)
 	assert_true(json_integer_value(json_object_get(json_object_get(h, "topology"), "processors")) > 0);
 	assert_true(json_string_length(json_object_get(json_object_get(h, "sysctls"),
 						       "net/ipv4/tcp_congestion_control")) > 0);
+	/* Offloads decide how bursty losses are: lo has them everywhere. */
+	json_array_foreach(json_object_get(h, "interfaces"), k, i)
+		if (!strcmp(json_string_value(json_object_get(i, "name")), "lo"))
+			lo = i;
+	assert_true(json_integer_value(json_object_get(lo, "gso_max_bytes")) >= 1500);
+	assert_non_null(strstr(json_string_value(json_object_get(lo, "offloads")), "gso"));
 	/* All hosts are at addresses of lo. */
 	h = json_object_get(h, "routes");
 	assert_string_equal(json_string_value(json_object_get(h, "control")), "lo");
@@ -391,6 +457,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pipeline), cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_replicas), cmocka_unit_test(test_one_stage), cmocka_unit_test(test_bad_cells),
+		cmocka_unit_test(test_sends), cmocka_unit_test(test_steady_state),
 		cmocka_unit_test(test_verify),	 cmocka_unit_test(test_inventory),
 		cmocka_unit_test(test_energy),
 	};

@@ -75,7 +75,7 @@ static void test_worker_killed(void **state)
 	world_open(&w, 3);
 	world_agents(&w);
 	long_cell(&cell);
-	l = later(1.5, kill_worker, &w);
+	l = later_at_work(&w, 1, 0.7, kill_worker, &w);
 	expect_invalid(&w, &cell, "rank 1 (long, stage 1) on h1: killed by signal 9");
 	later_join(l);
 	expect_no_children(&w);
@@ -92,7 +92,8 @@ static void pause_worker(void *arg)
 	if (world_children(w, 1, &pid, 1) != 1)
 		return;
 	kill(pid, SIGSTOP);
-	usleep(200000);
+	/* The agent is told, where it gets the CPU before it goes on. */
+	usleep(1000000);
 	kill(pid, SIGCONT);
 }
 
@@ -106,7 +107,7 @@ static void test_worker_paused(void **state)
 	world_open(&w, 3);
 	world_agents(&w);
 	cell_pipeline(&cell, "long", 3, 4, 50000000, 1000);
-	l = later(1.5, pause_worker, &w);
+	l = later_at_work(&w, 1, 0.7, pause_worker, &w);
 	expect_invalid(&w, &cell, "rank 1 (long, stage 1) on h1: was stopped for a while");
 	later_join(l);
 	cell_release(&cell);
@@ -133,7 +134,7 @@ static void test_agent_killed(void **state)
 	world_open(&w, 3);
 	world_agents(&w);
 	long_cell(&cell);
-	l = later(1.5, kill_agent, &w);
+	l = later_at_work(&w, 1, 0.7, kill_agent, &w);
 	expect_invalid(&w, &cell, "h1: its agent is gone");
 	later_join(l);
 	assert_true(orphan_candidate > 0);
@@ -162,7 +163,7 @@ static void test_agent_stopped(void **state)
 	world_open(&w, 3);
 	world_agents(&w);
 	long_cell(&cell);
-	l = later(1.0, stop_agent, &w);
+	l = later_at_work(&w, 1, 0.7, stop_agent, &w);
 	expect_invalid(&w, &cell, "h1: its agent is gone: nothing heard from h1");
 	later_join(l);
 	/* Its rank went on meanwhile; when it wakes it finds itself without a controller. */
@@ -207,7 +208,7 @@ static void test_missing(void **state)
 
 	world_open(&w, 3);
 	world_agent(&w, 0);
-	assert_int_equal(controller_wait_hosts(w.controller, 2, &e), -ETIMEDOUT);
+	assert_int_equal(controller_wait_hosts(w.controller, 3, &e), -ETIMEDOUT);
 	assert_non_null(strstr(e.msg, "2 of 3 agents"));
 	assert_non_null(strstr(e.msg, "h1; h2"));
 	long_cell(&cell);
@@ -279,7 +280,7 @@ static void test_unknown_name(void **state)
 	snprintf(w.hosts[1].name, sizeof(w.hosts[1].name), "stranger");
 	world_agent(&w, 1);
 	snprintf(w.hosts[1].name, sizeof(w.hosts[1].name), "h1");
-	assert_int_equal(controller_wait_hosts(w.controller, 2, &e), -ETIMEDOUT);
+	assert_int_equal(controller_wait_hosts(w.controller, 3, &e), -ETIMEDOUT);
 	assert_non_null(strstr(e.msg, "h1"));
 	world_close(&w);
 }

@@ -11,6 +11,7 @@
 #include "harness/control/monitor.h"
 
 #define S 1000000000ll
+#define OFFSET 700		/* of a host's clock */
 
 /* Two hosts of region 0 that share its link to region 1. */
 struct inside {
@@ -148,13 +149,14 @@ static json_t *report(int64_t started_ns, int stage, int kind)
 		stage, 0, 0, kind, (json_int_t)(started_ns + 1), (json_int_t)(started_ns + 2), (json_int_t)(started_ns + 2), "flows");
 }
 
-static int take(enum schedule_kind schedule, int64_t started_ns, int stage, int kind, struct bace_err *e)
+static int take_with(bool sends, enum schedule_kind schedule, int64_t started_ns, int stage, int kind,
+		     struct bace_err *e)
 {
 	int ranks[2] = { 0, 1 };
 	struct tb_job job = { .name = "j", .schedule = schedule, .chunks = 1, .micro_batches = 1, .n_stages = 2 };
-	struct tb_cell cell = { .n_jobs = 1, .jobs = &job, .steps = 1 };
+	struct tb_cell cell = { .n_jobs = 1, .jobs = &job, .steps = 1, .timeline_sends = sends };
 	struct cell_job own = { .rank_of_stage = ranks };
-	struct host h = { .offset_ns = 5 };
+	struct host h = { .offset_ns = OFFSET };
 	struct tb_result out = { .valid = true };
 	struct cell_run r = { .cell = &cell, .out = &out, .jobs = &own };
 	struct cell_rank k = { .run = &r, .n_stages = 1, .go_ns = 1000, .proc = { .host = &h, .rank = stage } };
@@ -162,9 +164,22 @@ static int take(enum schedule_kind schedule, int64_t started_ns, int stage, int 
 	int rc = cell_take_done(&r, &k, j, e);
 
 	assert_true(rc || k.late_ns == started_ns - 1000);
+	/* By the controller's clock. */
+	if (!rc) {
+		assert_int_equal(out.steps[0].start_ns, started_ns + 1 - OFFSET);
+		assert_int_equal(out.steps[0].end_ns, started_ns + 9 - OFFSET);
+		assert_int_equal(out.ops[0].start_ns, started_ns + 1 - OFFSET);
+		assert_int_equal(out.ops[0].end_ns, started_ns + 2 - OFFSET);
+		assert_int_equal(out.ops[0].planned_end_ns, started_ns + 2 - OFFSET);
+	}
 	json_decref(j);
 	tb_result_free(&out);
 	return rc;
+}
+
+static int take(enum schedule_kind schedule, int64_t started_ns, int stage, int kind, struct bace_err *e)
+{
+	return take_with(false, schedule, started_ns, stage, kind, e);
 }
 
 /* Messages over hops that the job has not, and starts before the barrier. */
@@ -178,6 +193,13 @@ static void impossible_reports(void **state)
 	assert_int_equal(take(SCHED_1F1B, 1000, 1, TB_RECV_GRADIENT, &e), -EPROTO);
 	assert_int_equal(take(SCHED_INTERLEAVED_1F1B, 1000, 0, TB_RECV_ACTIVATION, &e), 0);
 	assert_int_equal(take(SCHED_INTERLEAVED_1F1B, 1000, 1, TB_RECV_GRADIENT, &e), 0);
+	assert_int_equal(take_with(true, SCHED_1F1B, 1000, 0, TB_SEND_ACTIVATION, &e), 0);
+	assert_int_equal(take_with(true, SCHED_1F1B, 1000, 1, TB_SEND_GRADIENT, &e), 0);
+	assert_int_equal(take_with(true, SCHED_1F1B, 1000, 1, TB_SEND_ACTIVATION, &e), -EPROTO);
+	assert_int_equal(take_with(true, SCHED_1F1B, 1000, 0, TB_SEND_GRADIENT, &e), -EPROTO);
+	assert_int_equal(take_with(true, SCHED_1F1B, 1000, 0, TB_SEND_REDUCE, &e), -EPROTO);
+	/* Nobody asked for it. */
+	assert_int_equal(take(SCHED_1F1B, 1000, 0, TB_SEND_ACTIVATION, &e), -EPROTO);
 	assert_int_equal(take(SCHED_1F1B, 999, 1, TB_RECV_ACTIVATION, &e), -EPROTO);
 	assert_non_null(strstr(e.msg, "before it was to"));
 }

@@ -30,7 +30,7 @@ FOLDERS = {
     "harness/control": ({"agent/wire", "shaper", "workloads/schedule", "profiles"}, {"control.h"}),
     "harness/lab": ({"agent/wire", "shaper", "profiles", "harness/control"}, {"lab.h"}),
     "harness/launch": ({"agent/wire", "profiles", "harness/control", "harness/lab"}, {"launch.h"}),
-    "harness/run": (PURE | {"results", "harness/control", "harness/lab", "harness/launch"}, {"run.h", "cell.h"}),
+    "harness/run": (PURE | {"shaper", "results", "harness/control", "harness/lab", "harness/launch"}, {"run.h", "cell.h"}),
     "harness/overhead": (PURE | {"results", "harness/control", "harness/lab", "harness/run"}, {"overhead.h"}),
     "harness/robust": (PURE, {"robust.h"}),
     "harness/shape": ({"agent/wire", "shaper", "profiles"}, {"shape.h"}),

@@ -80,13 +80,29 @@ class Outcome(unittest.TestCase):
                      "timed compute was late by 9.0 % of its duration on average (p99 9 ms, allowed 5 %); the machine is overloaded",
                      "link a to b out of tolerance: RTT +9.0 %, goodput +0.0 %"):
             self.assertTrue(outcome.busy(text), text)
-        for text in ("calculated latency is wrong", "1 of 2 agents did not connect within 45 s: h", "nothing heard from h for 3.0 s",
+        for text in ("link a to b out of tolerance: RTT -9.0 %, goodput +0.0 %", "calculated latency is wrong", "1 of 2 agents did not connect within 45 s: h", "nothing heard from h for 3.0 s",
                      "1 of the cells, links or policies failed"):
             self.assertFalse(outcome.busy(text), text)
+
+    def test_links_that_are_late(self):
+        """A second run in which nothing else was wrong is taken; one of which more was wrong never is."""
+        link = "link a to b out of tolerance: RTT +%s %%, goodput %s %%\n"
+        two = "bace run: 2 of the cells, links or policies failed; see `bace show 1'\n"
+        late = link % ("9.8", "+0.0") + link % ("12.1", "-1.2") + two
+        worse = (link % ("9.8", "+0.0") + two, link % ("9.8", "+0.0") + link % ("99.8", "+0.0") + two, link % ("9.8", "+0.0"),
+                 link % ("9.8", "+0.0") + link % ("9.8", "-7.0") + two, "1 of 2 jobs did not finish\n" + late, "")
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertFalse(outcome.good(1, late))
+            self.assertTrue(outcome.good(1, late))
+            for text in worse:
+                self.assertFalse(outcome.good(1, text), text)
+            self.assertFalse(outcome.good(4, late))
+        self.assertTrue(outcome.good(0, ""))
 
     def test_tried(self):
         def never():
             raise outcome.Busy("too busy")
+        outcome.PAUSES_S = (0,)
         self.assertEqual(outcome.tried(never), 1)
         self.assertEqual(outcome.tried(lambda: None), 0)
 

@@ -41,6 +41,7 @@ static void same_job(const struct tb_job *got, const struct tb_job *want)
 	assert_int_equal(got->chunks, want->chunks);
 	assert_int_equal(got->micro_batches, want->micro_batches);
 	assert_int_equal(got->overlap, want->overlap);
+	assert_int_equal(got->hidden, want->hidden);
 	assert_int_equal(got->n_stages, want->n_stages);
 	assert_int_equal(got->replicas, want->replicas);
 	assert_int_equal(got->replica, want->replica);
@@ -83,7 +84,7 @@ static void test_cell(void **state)
 				     { 24, 21, 2, 1, 2, 9 } };
 	struct tb_hop hops[3], hops_2[3], rings_0[3], rings_1[3];
 	struct tb_job jobs[] = {
-		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8, .overlap = true,
+		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8, .overlap = true, .hidden = 5120,
 		  .n_stages = 3, .stages = stages, .hops = hops, .replicas = 2, .replica = 0, .rings = rings_0 },
 		{ .name = "qwen-14b", .schedule = SCHED_INTERLEAVED_1F1B, .chunks = 5, .micro_batches = 8,
 		  .n_stages = 3, .stages = stages, .hops = hops_2, .replicas = 2, .replica = 1, .rings = rings_1 },
@@ -94,7 +95,7 @@ static void test_cell(void **state)
 	struct tb_script script = { .monitor = { .push_ms = 41, .probe_packets = 42 }, .n = 2, .actions = acts };
 	struct tb_cell in = { .n_jobs = 3, .jobs = jobs, .warmup_steps = 51, .steps = 52, .steady_ppm = 53,
 		.steady_steps = 54, .congestion_control = "cubic", .transport = TRANSPORT_NCCL, .compute = COMPUTE_ON_CPU,
-		.sockets_per_hop = 55, .timeout_s = 12.5, .script = &script }, out;
+		.sockets_per_hop = 55, .timeline_sends = true, .timeout_s = 12.5, .script = &script }, out;
 	struct bace_err e = { 0 };
 	int k = 1000;
 
@@ -118,6 +119,7 @@ static void test_cell(void **state)
 	assert_int_equal(out.transport, TRANSPORT_NCCL);
 	assert_int_equal(out.compute, COMPUTE_ON_CPU);
 	assert_int_equal(out.sockets_per_hop, 55);
+	assert_true(out.timeline_sends);
 	assert_true(out.timeout_s == 12.5);
 	assert_non_null(out.script);
 	same_script(out.script, &script);

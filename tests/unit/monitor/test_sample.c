@@ -105,7 +105,7 @@ static void test_stretch(void **state)
 {
 	/* The second one only keeps the script going: its end puts everything back. */
 	struct tb_action acts[] = { { .kind = TB_ACT_MONITOR, .at_s = 0, .stretch_ppm = 500000 },
-				    { .kind = TB_ACT_MONITOR, .at_s = 1.6, .stretch_ppm = 500000 } };
+				    { .kind = TB_ACT_MONITOR, .at_s = 3, .stretch_ppm = 500000 } };
 	struct tb_script script = { .n = 2, .actions = acts };
 	struct bace_err e = { 0 };
 	struct tb_result r;

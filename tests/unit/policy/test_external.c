@@ -233,7 +233,7 @@ static void test_leaves_no_orphan(void **state)
 
 	assert_true(fd >= 0);
 	snprintf(command, sizeof(command), "sleep 1000 & echo $! > %s; wait", path);
-	use(command, 0.5);
+	use(command, 3);
 	assert_string_equal(fix_decide_with(&f, p), "-");
 	assert_true(read(fd, pid, sizeof(pid) - 1) > 0);
 	/* reparented, killed: gone, or a zombie of init's for a moment */

@@ -26,7 +26,7 @@ look() {
   document.body.dataset.found = f.found.join(' | ') + ' least contrast ' + f.worst.toFixed(2);
 };</script></body></html>
 H
-	dom=$(timeout 60 "$browser" --headless --no-sandbox --disable-gpu --allow-file-access-from-files \
+	dom=$(timeout 150 "$browser" --headless --no-sandbox --disable-gpu --allow-file-access-from-files \
 		--blink-settings=preferredColorScheme="$2" --user-data-dir="$dir/profile" --virtual-time-budget=5000 \
 		--enable-logging=stderr --v=0 --dump-dom "file://$dir/frame.html" 2>"$dir/log")
 	title=$(printf '%s' "$dom" | sed -n 's/.*<title>\(.*\)<\/title>.*/\1/p')

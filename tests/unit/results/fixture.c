@@ -44,7 +44,8 @@ static void add_links(struct filling *f)
 			MUST(store_add_link_truth(f->s, f->run, &(struct link_truth_row){ .src = src,
 				.dst = dst, .rate_bps = rate, .latency_s = latency,
 				.scaled_rate_bps = rate * 0.02, .scaled_latency_s = latency * 0.25,
-				.buffer_bytes = 250e3 }, &e));
+				.buffer_bytes = 250e3, .burst_bytes = 3028, .queue_bytes = 250e3, .gso_max_bytes = 2000,
+				.initcwnd_segments = back ? NAN : 242, .delay_limit_packets = 4000 }, &e));
 			MUST(store_add_plan_check(f->s, f->run, &(struct plan_check_row){ .src = src,
 				.dst = dst, .planned_rtt_s = latency * 0.5,
 				.rtt_min_s = latency * 0.5 * off, .rtt_median_s = latency * 0.502 * off,

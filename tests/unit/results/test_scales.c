@@ -116,7 +116,7 @@ static void many_jobs(void **state)
 	char *text;
 	size_t n;
 	FILE *to = open_memstream(&text, &n);
-	json_t *j, *error;
+	json_t *j, *error, *p95;
 
 	assert_int_equal(store_begin(store, &e), 0);
 	for (int i = 0; i < 5000; i++) {
@@ -124,8 +124,8 @@ static void many_jobs(void **state)
 
 		snprintf(job, sizeof(job), "many-%d", i);
 		outcome("many", "event-sim", job, true, 100, 1);
-		/* Half of them, and then one more, are 10 % late. */
-		outcome("many", "measured", job, true, i < 2499 ? 100 : 110, 1);
+		/* Half of them, and then one more, are 10 % late, a tenth of them 30 % early. */
+		outcome("many", "measured", job, true, i < 500 ? 70 : i < 2499 ? 100 : 110, 1);
 	}
 	assert_int_equal(store_commit(store, &e), 0);
 	assert_int_equal(results_compare(store, slow, &o, to, true, false, 0, &sum, &e), 0);
@@ -134,6 +134,9 @@ static void many_jobs(void **state)
 	error = json_object_get(json_object_get(j, "jct_error"), "median_signed");
 	assert_int_equal(json_integer_value(json_object_get(error, "n")), 5002);
 	assert_true(fabs(json_real_value(json_object_get(error, "value")) - 0.1) < 1e-12);
+	p95 = json_object_get(json_object_get(j, "jct_error"), "p95_abs");
+	assert_int_equal(json_integer_value(json_object_get(p95, "n")), 5002);
+	assert_true(fabs(json_real_value(json_object_get(p95, "value")) - 0.3) < 1e-12);
 	json_decref(j);
 	free(text);
 }

@@ -133,6 +133,44 @@ static void finding(void **state)
 	store_close(s);
 }
 
+/* Of version 4, with what version 5 adds to and takes away. */
+static void migration_of_links(void **state)
+{
+	CLEANUP_FREE char *path = fixture_path("four.db");
+	struct bace_err e;
+	struct store *s;
+	sqlite3 *db;
+	char id[32];
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	for (int v = 0; v < 4; v++)
+		assert_int_equal(sqlite3_exec(db, store_migrations[v], NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, "PRAGMA application_id = 0x62616365; PRAGMA user_version = 4; INSERT INTO run"
+		" (id, status, began_utc) VALUES ('r', 'done', '2020-01-01T00:00:00Z');"
+		"INSERT INTO link_truth (run_id, src, dst, rate_bps, buffer_bytes) VALUES ('r', 'a', 'b', 1e9, 7);"
+		"INSERT INTO placement (run_id, policy, job, placement, valid, compute_s) VALUES ('r', 'p', 'j', 'a:1', 1, 3.5);"
+		"INSERT INTO monitor_sample VALUES ('r', 1.5, NULL, 'probe', 'a', 'b', 'age_s', 0.25)", NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+	if (store_open(path, &s, &e))
+		fail_msg("%s", e.msg);
+	assert_int_equal(fixture_number(s, "PRAGMA user_version"), store_version);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM link_truth WHERE rate_bps = 1e9 AND buffer_bytes = 7 AND"
+			       " burst_bytes IS NULL AND queue_bytes IS NULL AND gso_max_bytes IS NULL AND initcwnd_segments"
+			       " IS NULL AND delay_limit_packets IS NULL"), 1);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM placement WHERE compute_s = 3.5 AND delay_lateness_p99_s IS"
+			       " NULL"), 1);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM monitor_sample WHERE run_id = 'r' AND at_s = 1.5 AND method ="
+			       " 'probe' AND src = 'a' AND dst = 'b' AND quantity = 'age_s' AND value = 0.25"), 1);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM pragma_table_info('monitor_sample') WHERE name = 'host'"), 0);
+	/* What is written now goes in. */
+	fixture_run(s, 1, (struct fixture_size){ 1, 1, true, true }, id);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM link_truth WHERE burst_bytes = 3028 AND queue_bytes = 250e3"
+			       " AND gso_max_bytes = 2000 AND delay_limit_packets = 4000"), 10);
+	assert_int_equal(fixture_number(s, "SELECT sum(initcwnd_segments) FROM link_truth"), 5 * 242);
+	assert_int_equal(fixture_number(s, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+	store_close(s);
+}
+
 static void migration(void **state)
 {
 	CLEANUP_FREE char *path = fixture_path("old.db");
@@ -182,7 +220,8 @@ static void documented(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(round_trip), cmocka_unit_test(moments_of_runs), cmocka_unit_test(constraints),
-		cmocka_unit_test(finding), cmocka_unit_test(migration), cmocka_unit_test(documented) };
+		cmocka_unit_test(finding), cmocka_unit_test(migration), cmocka_unit_test(migration_of_links),
+		cmocka_unit_test(documented) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

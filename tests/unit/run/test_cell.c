@@ -39,12 +39,14 @@ static void the_last_region(void **state)
 	fix_link(&f, 0, LAST, 1e8, 0.01);
 	fix_model(&f, "M", 8, 1, 2, 1e6, 1e9);
 	fix_job(&f, "j", 0, 4, 10, 0);
+	f.e.models[0].hidden = 5120;
 	testbed_of(&f);
 	assert_int_equal(job_models_build(&f.e, &f.models, &e), 0);
 	struct moment m = { .exp = &f.e, .models = &f.models, .n = 1, .placements = list };
 
 	assert_int_equal(cell_build(&m, &net, predicted, &cell, &e), 0);
 	assert_int_equal(cell.jobs[0].n_stages, 4);
+	assert_int_equal(cell.jobs[0].hidden, 5120);
 	assert_int_equal(cell.jobs[0].stages[0].host, 0);
 	/* Its GPUs are dealt to its two hosts in turn, from the first. */
 	assert_int_equal(cell.jobs[0].stages[1].host, 2 * LAST);
@@ -86,12 +88,14 @@ static void hops_and_settings(void **state)
 	f.e.testbed.transport = TRANSPORT_NCCL;
 	f.e.testbed.compute = COMPUTE_ON_CPU;
 	f.e.testbed.sockets_per_hop = 3;
+	f.e.testbed.timeline = TIMELINE_WITH_SENDS;
 	f.e.testbed.steady_within = 0.01;
 	f.e.testbed.steady_steps = 5;
 	snprintf(f.e.testbed.congestion_control, sizeof(f.e.testbed.congestion_control), "cubic");
 	f.e.testbed.wan = WAN_STOCK;
 	cell_settings(&f.e, &cell);
 	assert_true(cell.transport == TRANSPORT_NCCL && cell.compute == COMPUTE_ON_CPU && cell.sockets_per_hop == 3);
+	assert_true(cell.timeline_sends);
 	assert_true(cell.warmup_steps == 1 && cell.steps == 3 && cell.steady_ppm == 10000 && cell.steady_steps == 5);
 	assert_string_equal(cell.congestion_control, "");
 	f.e.testbed.wan = WAN_STEADY;

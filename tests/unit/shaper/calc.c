@@ -97,6 +97,14 @@ static void jitter_tables_have_the_moments_of_their_distributions(void **state)
 	assert_int_equal(t[0], lround(-2.0 / 3 * JITTER_SCALE));
 	assert_int_equal(t[n - 1], INT16_MAX);
 	assert_true(fabs(mean(t, n)) < 0.05);
+	/* A quarter of the normal one, three of pareto's, quantile by quantile. */
+	t = jitter_table(JITTER_PARETONORMAL, &n);
+	assert_int_equal(n, JITTER_ENTRIES);
+	/* As Python's statistics.NormalDist has them: 16 bits cut the tail at 4. */
+	assert_true(fabs(mean(t, n) + 0.0215) < 1e-3);
+	assert_true(fabs(deviation(t, n) - 0.8495) < 1e-3);
+	/* The median is pareto's: three quarters of (2^(1/3) - 1.5) 4/3. */
+	assert_true(fabs((double)t[n / 2] / JITTER_SCALE - (cbrt(2) - 1.5)) < 2e-3);
 	assert_null(jitter_table(JITTER_NONE, &n));
 	assert_int_equal(n, 0);
 }

@@ -15,9 +15,11 @@ for number, _, names, files in rows:
         continue
     text = "".join((tests / f).read_text(encoding="utf-8") for f in files.split(", "))
     for name in re.findall(r"`(\w+)`", names):
-        # Defined there, not only spoken of.
+        # Defined there, not only spoken of; and a function in C is one that something calls.
         if not re.search(rf"(def|static void|static bool) {name}\(", text):
             bad.append(f"row {number}: no test {name} in {files}")
+        elif not re.search(rf"def {name}\(|cmocka_unit_test\w*\({name}\b|\W{name}\([^;{{]*\)[;) &|]", text):
+            bad.append(f"row {number}: nothing runs {name} in {files}")
 everything = "".join(p.read_text(encoding="utf-8") for p in tests.glob("*/shaper/*.c"))
 for name in re.findall(r"`(\w+)`", table.split("## Acceptance")[1]):
     if f"static void {name}(" not in everything:

@@ -72,11 +72,12 @@ static void netem_carries_latency_and_loss_on_the_inner_interface(void **state)
 	assert_int_equal(o->u.netem.loss, (uint32_t)llround(0.01 * UINT32_MAX));
 	/* 100 Mbit/s x 20 ms = 165 full packets and more small ones. */
 	assert_true(o->u.netem.limit_pkts > 1000);
-	/* A falling latency and jitter keep order: netem does so once it has a rate. */
-	assert_true(o->u.netem.rate_bytes_ps > 0);
+	/* A falling latency and jitter keep order: netem does so once it has a rate, which
+	 * must not be one that limits: the link's is HTB's, and two in a row pile up seconds. */
+	assert_int_equal(o->u.netem.rate_bytes_ps, 500000000000);
 	assert_non_null(o = find_object(&p.ingress, TCOBJ_QDISC, 0x11 << 16));
 	assert_int_equal(o->u.netem.jitter_ns, 2000000);
-	assert_true(o->u.netem.rate_bytes_ps > 0);
+	assert_int_equal(o->u.netem.rate_bytes_ps, 500000000000);
 	assert_true(o->n_table > 0);
 	plan_free(&p);
 

@@ -91,6 +91,30 @@ static void a_gso_packet_that_takes_long_is_said(void **state)
 	assert_false(says(&s, &quiet, "netem loses whole GSO packets"));
 }
 
+static void what_ecn_marks_is_said(void **state)
+{
+	struct shape_link l[2];
+	struct shape_spec s = spec(l, 10000000, 1000000);
+
+	assert_false(says(&s, &quiet, "ecn"));
+	l[1].impair.ecn = true;
+	assert_true(says(&s, &quiet, "region-1: ecn marks what `loss' would drop; a full buffer of the link (bfifo) drops"));
+}
+
+/* Pitfall: a wrong egress shapes nothing, and nobody says so. */
+static void a_way_past_the_egress_is_said(void **state)
+{
+	struct shape_link l[2];
+	struct shape_spec s = spec(l, 10000000, 1000000);
+	struct shape_machine m = quiet;
+
+	assert_false(says(&s, &m, "the way to"));
+	m.stray = (struct shape_stray){ .n = 1, .name = "region-1", .ifname = "eth7", .prefix = l[1].prefixes[0] };
+	assert_true(says(&s, &m, "region-1: the way to 10.17.0.0/16 leaves by eth7, not by wan0: what is sent there is not shaped (see"));
+	m.stray.n = 3;
+	assert_true(says(&s, &m, "is not shaped, nor to 2 more prefixes"));
+}
+
 /* Pitfall: "Specified qdisc kind is unknown" helps nobody. */
 static void a_missing_module_is_named_with_its_package(void **state)
 {
@@ -125,6 +149,26 @@ static void a_missing_module_is_named_with_its_package(void **state)
 	}
 }
 
+/* 10 Mbit/s over 80 ms hold 100 kB, 1.2 messages of 250 kB 300 kB. */
+static void a_buffer_below_what_is_needed_is_said(void **state)
+{
+	struct shape_link l[2];
+	struct shape_spec s = spec(l, 10000000, 80000000);
+
+	s.gso_max_bytes = 4000;
+	l[0].buffer_bytes = 299999;
+	assert_false(says(&s, &quiet, ""));
+	l[0].message_bytes = 250000;
+	assert_true(says(&s, &quiet, "a buffer of 300 kB is less than rate x RTT or than 1.2 messages need, 300 kB"));
+	l[0].buffer_bytes = 300000;
+	assert_false(says(&s, &quiet, ""));
+	l[0].message_bytes = 50000;
+	l[0].buffer_bytes = 99999;
+	assert_true(says(&s, &quiet, "need, 100 kB"));
+	l[0].buffer_bytes = 0;
+	assert_false(says(&s, &quiet, ""));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +176,9 @@ int main(void)
 		cmocka_unit_test(a_window_below_the_bdp_is_said_with_what_it_carries),
 		cmocka_unit_test(slow_start_after_idle_is_said),
 		cmocka_unit_test(a_gso_packet_that_takes_long_is_said),
+		cmocka_unit_test(what_ecn_marks_is_said),
+		cmocka_unit_test(a_way_past_the_egress_is_said),
+		cmocka_unit_test(a_buffer_below_what_is_needed_is_said),
 		cmocka_unit_test(a_missing_module_is_named_with_its_package),
 	};
 

@@ -102,6 +102,7 @@ static void deliveries_become_rates(void **state)
 	assert_int_equal(t.v[1].at_ns, 100000000);
 	/* One packet passes, which takes the whole outage. */
 	assert_int_equal(t.v[1].to.rate_bps, 1514 * 8 * 5);
+	assert_int_equal(t.outages, 1);
 	assert_int_equal(t.v[2].at_ns, 300000000);
 	assert_int_equal(t.v[2].to.rate_bps, 2 * 1514 * 8 * 20);
 	assert_int_equal(t.period_ns, 350000000);

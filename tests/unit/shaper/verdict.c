@@ -128,9 +128,64 @@ static void values_that_follow_each_other_say_less(void **state)
 	near(i.high - i.value, 2.262 * sqrt(10.0 / 9 / 10 * 1.7 / 0.3), 1e-9);
 }
 
+/* Too few packets prove nothing, whichever way they fell. */
+static void a_loss_that_is_hardly_known_is_undecided(void **state)
+{
+	static const struct {
+		double planned;
+		uint64_t sent, received;
+		enum shape_verdict verdict;
+	} v[] = {
+		{ 0, 0, 0, SHAPE_UNDECIDED },
+		{ 0.01, 0, 0, SHAPE_UNDECIDED },
+		{ 0, 10, 10, SHAPE_UNDECIDED },
+		{ 0, 3000, 3000, SHAPE_UNDECIDED },
+		{ 0, 4000, 4000, SHAPE_WITHIN },
+		{ 0, 20000, 19990, SHAPE_WITHIN },
+		{ 0, 20000, 19900, SHAPE_OUT },
+		/* Few, and still far from none. */
+		{ 0, 100, 50, SHAPE_OUT },
+		{ 0.01, 50, 50, SHAPE_UNDECIDED },
+		{ 0.01, 1000, 990, SHAPE_UNDECIDED },
+		{ 0.01, 5000, 4950, SHAPE_WITHIN },
+		{ 0.01, 5000, 5000, SHAPE_OUT },
+		{ 0.01, 5000, 4800, SHAPE_OUT },
+		/* A hair above what counts as none. */
+		{ 0, 20000, 19975, SHAPE_UNDECIDED },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(v); i++) {
+		const struct shape_path p = { .link.loss = v[i].planned };
+		struct shape_interval seen = shape_loss_interval(&p, v[i].sent, v[i].received);
+		enum shape_verdict got = shape_judge_loss(&seen, v[i].planned, v[i].sent);
+
+		if (got != v[i].verdict)
+			fail_msg("%zu: [%g, %g] of %g: %d", i, seen.low, seen.high, v[i].planned, (int)got);
+	}
+}
+
+/* As many packets as it asks for are enough, where they are lost as planned. */
+static void the_packets_asked_for_are_enough(void **state)
+{
+	static const double losses[] = { 0, 0.0005, 0.001, 0.002, 0.01, 0.05, 0.5 };
+
+	for (size_t i = 0; i <= ARRAY_LEN(losses); i++) {
+		struct shape_path p = i < ARRAY_LEN(losses) ? (struct shape_path){ .link.loss = losses[i] }
+							      : chain(LOSS_GILBERT_ELLIOTT, 0.005, 0.095, 1, 0, 0);
+		double planned = shape_planned_loss(&p);
+		uint64_t n = (uint64_t)shape_loss_packets(&p), received = n - (uint64_t)lround(planned * (double)n);
+		struct shape_interval seen = shape_loss_interval(&p, n, received);
+
+		assert_int_equal(shape_judge_loss(&seen, planned, n), SHAPE_WITHIN);
+		/* And a third of them is not. */
+		seen = shape_loss_interval(&p, n / 3, n / 3 - (uint64_t)lround(planned * (double)(n / 3)));
+		assert_int_equal(shape_judge_loss(&seen, planned, n / 3), SHAPE_UNDECIDED);
+	}
+}
+
 static void verdicts(void **state)
 {
-	const struct shape_interval in = { 10, 9.9, 10.1 }, wide = { 10, 5, 40 }, out = { 12.1, 11, 13 };
+	const struct shape_interval in = { 10, 9.9, 10.1 }, wide = { 10, 5, 40 }, out = { 12.5, 12.1, 13 };
 
 	assert_int_equal(shape_judge(&in, 8, 12), SHAPE_WITHIN);
 	assert_int_equal(shape_judge(&wide, 8, 12), SHAPE_UNDECIDED);
@@ -152,6 +207,8 @@ int main(void)
 		cmocka_unit_test(bursts_widen_the_loss_interval),
 		cmocka_unit_test(medians_and_means_have_intervals),
 		cmocka_unit_test(values_that_follow_each_other_say_less),
+		cmocka_unit_test(a_loss_that_is_hardly_known_is_undecided),
+		cmocka_unit_test(the_packets_asked_for_are_enough),
 		cmocka_unit_test(verdicts),
 	};
 

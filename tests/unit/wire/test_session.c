@@ -144,10 +144,10 @@ static void test_idle(void **state)
 {
 	struct world *w = *state;
 
-	w->server_limits = w->client_limits = (struct wire_limits){ .heartbeat_s = 0.1, .dead_s = 1 };
+	w->server_limits = w->client_limits = (struct wire_limits){ .heartbeat_s = 0.1, .dead_s = 3 };
 	open_both(w);
 	wire_send(w->at_client.conn, message("hello", 1));
-	world_idle(w, 2.5);
+	world_idle(w, 4.5);
 	assert_int_equal(w->at_server.closed, 0);
 	assert_int_equal(w->at_client.closed, 0);
 	assert_int_equal(w->at_server.messages, 1);

@@ -131,20 +131,22 @@ struct compared {
 	int64_t start;			/* of the step */
 	int step;
 	int64_t n;
+	int64_t clock[P_RANDOM];	/* of the stages: ahead of the network's */
 };
 
 static void compare_op(void *arg, const struct timeline_op *t)
 {
 	struct compared *c = arg;
 	const struct op_record *o = vnet_op(c->v, t->kind, t->stage, t->chunk, c->step, t->micro_batch);
+	int64_t zero = c->start + c->clock[t->stage];
 
 	assert_non_null(o);
 	c->n++;
-	if (o->start - c->start == llround(t->start) && o->third - c->start == llround(t->end))
+	if (o->start - zero == llround(t->start) && o->third - zero == llround(t->end))
 		return;
 	fail_msg("step %d stage %d op %d chunk %d micro-batch %d: %lld to %lld, simulated %.0f to %.0f",
-		 c->step, t->stage, t->kind, t->chunk, t->micro_batch, (long long)(o->start - c->start),
-		 (long long)(o->third - c->start), t->start, t->end);
+		 c->step, t->stage, t->kind, t->chunk, t->micro_batch, (long long)(o->start - zero),
+		 (long long)(o->third - zero), t->start, t->end);
 }
 
 /* extra: on top of the latency of hops over TCP. */
@@ -240,6 +242,66 @@ static void equals_simulator_without_overlap(void **state)
 				assert_true(c.start - before >= llround(want));
 			before = c.start;
 		}
+		vnet_destroy(v);
+	}
+	free(p);
+}
+
+/* ---- machines with clocks of their own ---- */
+
+/* A message's time is the sender's: only what its receiver saw of it counts. */
+static void check_arrivals(const struct vnet *v)
+{
+	int64_t n = 0;
+
+	for (int w = 0; w < vnet_n_workers(v); w++) {
+		const struct timeline *t = engine_timeline(vnet_engine(v, w));
+
+		for (size_t i = 0; i < t->n_ops; i++) {
+			const struct op_record *o = &t->ops[i];
+
+			if (o->kind != WORKER_RECV_ACTIVATION && o->kind != WORKER_RECV_GRADIENT)
+				continue;
+			n++;
+			assert_true(o->start <= o->third && o->third <= o->end);
+			assert_true(o->start >= START + vnet_clock(v, w));
+		}
+	}
+	assert_true(n > 0 || vnet_n_workers(v) == 1);
+}
+
+/* Whole centuries apart, and some ns: the same operations at the same times. */
+static void equals_simulator_on_several_machines(void **state)
+{
+	struct vpipe *p = malloc(sizeof(*p));
+	struct bace_rng rng;
+
+	bace_rng_init(&rng, 15, 0);
+	for (int i = 0; i < RANDOM_PIPELINES; i++) {
+		struct vnet *v;
+
+		random_pipe(&rng, (enum schedule_kind)(i % 5), p);
+		p->own_clocks = true;
+		for (int s = 0; s < p->schedule.stages; s++)
+			p->clock[s] = (int64_t)bace_rng_below(&rng, 1ull << 62);
+		/* Hosts of several machines are joined by links. */
+		for (int h = 0; h < p->schedule.stages; h++)
+			p->tcp[h] = p->worker[h] != p->worker[(h + 1) % p->schedule.stages];
+		v = vnet_create(p);
+		run(v);
+		for (int step = -1; step < 2; step++) {
+			struct compared c = { .v = v, .step = step };
+			int64_t end;
+			double want;
+
+			for (int s = 0; s < p->schedule.stages; s++)
+				c.clock[s] = p->clock[p->worker[s]];
+			vnet_step(v, step, &c.start, &end);
+			simulate(p, &c, &want);
+			assert_true(c.n > 0);
+			assert_int_equal(end - c.start, llround(want));
+		}
+		check_arrivals(v);
 		vnet_destroy(v);
 	}
 	free(p);
@@ -348,6 +410,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equals_vectors),
 		cmocka_unit_test(equals_simulator), cmocka_unit_test(equals_simulator_without_overlap),
+		cmocka_unit_test(equals_simulator_on_several_machines),
 		cmocka_unit_test(lateness_does_not_accumulate),
 		cmocka_unit_test(lateness_is_bounded_over_tcp),
 		cmocka_unit_test(many_stages_in_one_loop),

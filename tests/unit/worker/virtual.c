@@ -118,7 +118,7 @@ static void fill_spec(const struct vpipe *p, int worker, int replica, struct wor
 {
 	int n = p->schedule.stages, hops = n - (p->schedule.kind != SCHED_INTERLEAVED_1F1B);
 
-	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .shared_clock = true,
+	*s = (struct worker_spec){ .name = "virtual", .schedule = p->schedule, .shared_clock = !p->own_clocks,
 		.overlap = !p->no_overlap, .timeline = p->timeline, .warmup_steps = p->warmup_steps,
 		.steps = p->steps, .steady_ppm = p->steady_ppm, .steady_steps = p->steady_steps, .replicas = replicas(p), .replica = replica };
 	s->stages = calloc((size_t)n, sizeof(*s->stages));
@@ -202,7 +202,8 @@ static int64_t next_time(const struct vnet *v)
 	for (int i = 0; i < v->n_workers; i++) {
 		int64_t d = engine_deadline(v->workers[i].engine);
 
-		at = d < at ? d : at;
+		if (d != INT64_MAX)
+			at = d - vnet_clock(v, i) < at ? d - vnet_clock(v, i) : at;
 	}
 	if (at != INT64_MAX && v->tick)
 		at = (at + v->tick - 1) / v->tick * v->tick;
@@ -227,7 +228,9 @@ static bool take_event(struct vnet *v, struct event *out)
 
 static int happen(const struct vnet *v, const struct event *ev, struct bace_err *e)
 {
-	return engine_receive(v->workers[ev->worker].engine, ev->hop, &ev->m, ev->at, ev->at, e);
+	int64_t at = ev->at + vnet_clock(v, ev->worker);
+
+	return engine_receive(v->workers[ev->worker].engine, ev->hop, &ev->m, at, at, e);
 }
 
 int vnet_run(struct vnet *v, int64_t start, struct bace_err *e)
@@ -236,7 +239,7 @@ int vnet_run(struct vnet *v, int64_t start, struct bace_err *e)
 
 	v->now = start;
 	for (int i = 0; !rc && i < v->n_workers; i++)
-		rc = engine_go(v->workers[i].engine, start, e);
+		rc = engine_go(v->workers[i].engine, start + vnet_clock(v, i), e);
 	while (!rc) {
 		struct event ev;
 		bool done = true;
@@ -251,7 +254,7 @@ int vnet_run(struct vnet *v, int64_t start, struct bace_err *e)
 		while (!rc && take_event(v, &ev))
 			rc = happen(v, &ev, e);
 		for (int i = 0; !rc && i < v->n_workers; i++)
-			rc = engine_advance(v->workers[i].engine, v->now, e);
+			rc = engine_advance(v->workers[i].engine, v->now + vnet_clock(v, i), e);
 	}
 	return rc;
 }
@@ -264,6 +267,11 @@ int vnet_n_workers(const struct vnet *v)
 const struct engine *vnet_engine(const struct vnet *v, int worker)
 {
 	return v->workers[worker].engine;
+}
+
+int64_t vnet_clock(const struct vnet *v, int worker)
+{
+	return v->p->clock[worker % v->a_replica];
 }
 
 const struct worker_spec *vnet_spec(const struct vnet *v, int worker)
@@ -280,13 +288,14 @@ void vnet_step(const struct vnet *v, int step, int64_t *start, int64_t *end)
 
 		for (size_t i = 0; i < t->n_ops; i++) {
 			const struct op_record *o = &t->ops[i];
+			int64_t from = o->start - vnet_clock(v, w), planned = o->third - vnet_clock(v, w), seen = o->end - vnet_clock(v, w);
 
 			if (o->step == step && o->kind == WORKER_RECV_REDUCE)
-				*end = o->end > *end ? o->end : *end;
+				*end = seen > *end ? seen : *end;
 			if (o->step != step || o->kind > WORKER_WEIGHT)
 				continue;
-			*start = o->start < *start ? o->start : *start;
-			*end = o->third > *end ? o->third : *end;
+			*start = from < *start ? from : *start;
+			*end = planned > *end ? planned : *end;
 		}
 	}
 }

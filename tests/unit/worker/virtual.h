@@ -25,6 +25,8 @@ struct vpipe {
 	int64_t ring_latency[VSTAGES_MAX], ring_serialisation[VSTAGES_MAX];
 	bool ring_tcp[VSTAGES_MAX];
 	int64_t slower;				/* each replica's operations than those of the one before */
+	bool own_clocks;			/* of the workers: each its own machine's */
+	int64_t clock[VSTAGES_MAX];		/* by worker: ahead of the network's */
 };
 
 struct vnet;
@@ -45,12 +47,14 @@ int vnet_run(struct vnet *v, int64_t start, struct bace_err *e);
 /* Of all replicas, one after the other. */
 int vnet_n_workers(const struct vnet *v);
 const struct engine *vnet_engine(const struct vnet *v, int worker);
+int64_t vnet_clock(const struct vnet *v, int worker);	/* ahead of the network's */
 const struct worker_spec *vnet_spec(const struct vnet *v, int worker);
 
 /* The job's step: least start and greatest end (as planned) over all stages and
- * replicas. */
+ * replicas, by the network's clock. */
 void vnet_step(const struct vnet *v, int step, int64_t *start, int64_t *end);
-/* The record of one operation or message of the first replica; NULL: there is none. */
+/* The record of one operation or message of the first replica, by its worker's
+ * clock; NULL: there is none. */
 const struct op_record *vnet_op(const struct vnet *v, int kind, int stage, int chunk, int step,
 				int micro_batch);
 

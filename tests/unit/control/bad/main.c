@@ -83,7 +83,7 @@ int main(void)
 	if (strstr(line, "\"dies-first\"")) {
 		bool first = strstr(line, "\"rank\":0") || strstr(line, "\"rank\": 0");
 
-		usleep(first ? 0 : 100000);
+		usleep(first ? 0 : 1000000);
 		return first ? 13 : 7;
 	}
 	if (strstr(line, "\"dies\"")) {
