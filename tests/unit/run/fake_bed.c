@@ -82,3 +82,8 @@ const char *bed_log_tail(const struct bed *b)
 {
 	return "";
 }
+
+const char *bed_lacks(const struct bed *b, size_t i)
+{
+	return i ? NULL : fake_bed.lacks;
+}
