@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`compute = "cpu"` from an experiment's file to the store: every operation is as
-long as its products took, not as long as it was planned.
+"""`compute = "cpu"` and `timeline = "full"` from an experiment's file to the store:
+every operation is as long as its products took, not as long as it was planned,
+and what was received has a row of when it had been sent.
 
 usage: compute.py BACE EXPERIMENT
 """
@@ -24,6 +25,14 @@ def planned_and_seen(store):
         db.close()
 
 
+def messages(store):
+    db = sqlite3.connect(store)
+    try:
+        return dict(db.execute("SELECT kind, count(*) FROM op WHERE kind LIKE 'recv%' OR kind LIKE 'send%' GROUP BY kind"))
+    finally:
+        db.close()
+
+
 def attempt(bace, experiment):
     os.environ["BACE_PROFILES"] = os.path.dirname(os.path.dirname(os.path.abspath(experiment)))
     with open(experiment, encoding="utf-8") as f:
@@ -32,7 +41,7 @@ def attempt(bace, experiment):
         store = os.path.join(directory, "x.db")
         path = os.path.join(directory, "x.cfg")
         with open(path, "w", encoding="utf-8") as f:
-            f.write(experiments.with_testbed(experiments.first_policy(text), compute="cpu", steps=1))
+            f.write(experiments.with_testbed(experiments.first_policy(text), compute="cpu", timeline="full", steps=1))
         run = outcome.bace(bace, "--store", store, "--json", "run", path, "--no-report")
         rows = [r for r in json.loads(run.stdout)["placements"] if r["valid"]]
         assert rows and all(r["n_steps"] == 1 for r in rows), run.stdout
@@ -41,6 +50,9 @@ def attempt(bace, experiment):
               + ", ".join(f"{r['measured_median_s'] / r['event_sim_s'] - 1:+.1%}" for r in rows))
         # A timer's end is seen after it should have been.
         assert n > 0 and exact == n, (exact, n)
+        count = messages(store)
+        assert sorted(count) == ["recvB", "recvF", "sendB", "sendF"], count
+        assert count["sendF"] == count["recvF"] and count["sendB"] == count["recvB"], count
 
 
 def main():
