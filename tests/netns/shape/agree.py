@@ -12,7 +12,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from shape import BACE, PATIENCE_S, main, output, rtt_ms, run, shape, until, write_shape  # noqa: E402
 
-TRIES = 3
+TRIES = 5
 
 
 def iperf3_bps(frm, to, addr):
@@ -32,11 +32,13 @@ class Agree(unittest.TestCase):
             shape(ns, "clear")
 
     def verified(self, file):
-        """As planned, within verify's own tolerances; a disturbed measurement is taken again."""
+        """As planned, within verify's own tolerances; a disturbed measurement is taken again. For less than
+        10 s, after which BBR, where it is the default, empties the path for 0.2 s."""
         for _ in range(TRIES):
-            p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "6", file, ok=None)
+            p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "8", file, ok=None)
             verdict = json.loads(p.stdout or "{}")
-            print(p.returncode, [(c["from"], c["what"], c["measured"]) for c in verdict.get("checks", []) if not c["ok"]])
+            print(p.returncode, [(c["from"], c["what"], c["measured"], c["ci_low"], c["ci_high"])
+                                 for c in verdict.get("checks", []) if not c["ok"]])
             if p.returncode == 0:
                 break
         self.assertEqual([c for c in verdict["checks"] if not c["ok"]], [])
