@@ -99,7 +99,7 @@ static const char version_1[] =
 "  stage /* 1; Stage. */ INTEGER,\n"
 "  step /* 1; Step. */ INTEGER,\n"
 "  micro_batch /* 1; Micro-batch. */ INTEGER,\n"
-"  kind /* -; F, B, W: computation; recvF, recvB: a message arrived. */ TEXT NOT NULL,\n"
+"  kind /* -; F, B, W: computation; recvF, recvB: a message arrived; sendF, sendB: one was sent. */ TEXT NOT NULL,\n"
 "  start_s /* s; Start. */ REAL,\n"
 "  end_s /* s; End. */ REAL,\n"
 "  planned_end_s /* s; When it would have ended without lateness. */ REAL,\n"
