@@ -19,8 +19,8 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "common"))
 import outcome  # noqa: E402
 
 
-def summary(*logs, failed=False):
-    """logs: lists of (test, result, output), or None for one that is not there."""
+def summary(*logs, failed=False, names=None, suite="unit", **env):
+    """logs: lists of (test, result, output), or None for one that is not there. names: that the first was to have."""
     with tempfile.TemporaryDirectory(prefix="bace-summary-") as directory:
         paths = []
         for i, log in enumerate(logs):
@@ -29,10 +29,13 @@ def summary(*logs, failed=False):
                 continue
             with open(paths[-1], "w", encoding="utf-8") as f:
                 for name, result, out, *err in log:
-                    f.write(json.dumps({"name": "bace:unit / " + name, "result": result, "stdout": out,
+                    f.write(json.dumps({"name": f"bace:{suite} / " + name, "result": result, "stdout": out,
                                         "stderr": "".join(err)}) + "\n")
+        if names is not None:
+            with open(os.path.join(directory, "0.list"), "w", encoding="utf-8") as f:
+                f.write("".join(f"bace:{suite} / {n}\n" for n in names))
         p = subprocess.run([os.path.join(ROOT, ".ci", "summary"), *(["--failed"] if failed else []), *paths],
-                           capture_output=True, text=True, check=False)
+                           capture_output=True, text=True, check=False, env={**os.environ, "BACE_NO_SKIPS": "", **env})
         return p.returncode, p.stdout.splitlines()
 
 
@@ -44,8 +47,30 @@ class Summary(unittest.TestCase):
         self.assertEqual(lines[-1], "2 passed, 1 failed, 1 skipped")
         self.assertIn("skipped bace:unit / c: skipped: no root", lines)
         self.assertIn("passed the second time only: bace:unit / b", lines)
-        self.assertIn("failed d", lines)
+        self.assertIn("failed bace:unit / d", lines)
         self.assertEqual(summary(first, None, failed=True), (0, ["b", "d"]))
+        status, lines = summary([("b", "FAIL", "")], [("b", "TIMEOUT", "")], [("b", "OK", "")])
+        self.assertEqual((status, lines), (0, ["passed the third time only: bace:unit / b", "1 passed, 0 failed, 0 skipped"]))
+        # Run again for another test of its name.
+        self.assertEqual(summary([("a", "OK", "")], [("a", "OK", "")]), (0, ["1 passed, 0 failed, 0 skipped"]))
+
+    def test_what_did_not_run(self):
+        """A run that ends half-way leaves a shorter log."""
+        half = [("a", "OK", "")]
+        self.assertEqual(summary(half, names=["a"])[0], 0)
+        status, lines = summary(half, names=["a", "b"])
+        self.assertEqual((status, lines), (1, ["failed bace:unit / b: it did not run", "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual(summary(half, names=["a", "b"], failed=True), (0, ["b"]))
+        self.assertEqual(summary(half, [("b", "OK", "")], names=["a", "b"])[0], 0)
+
+    def test_what_may_not_skip(self):
+        skips = [("run-native", "SKIP", "skipped: no NFQUEUE\n"), ("run-uml", "SKIP", ""), ("launch-slurm", "SKIP", ""), ("a", "OK", "")]
+        self.assertEqual(summary(skips, suite="lab")[0], 0)
+        status, lines = summary(skips, suite="lab", BACE_NO_SKIPS="1")
+        self.assertEqual(status, 1)
+        self.assertIn("failed bace:lab / run-native: this machine can run it, and it skipped", lines)
+        self.assertEqual(lines[-1], "1 passed, 1 failed, 3 skipped")
+        self.assertEqual(summary(skips, suite="unit", BACE_NO_SKIPS="1")[0], 0)
 
     def test_a_part(self):
         status, lines = summary([("a", "OK", "", "skipped in part: test_x: no ssh\n")])
