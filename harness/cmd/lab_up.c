@@ -167,11 +167,6 @@ static void print_up(const struct cmd_globals *g, const json_t *state, const str
 	       strcmp(name, LAB_DEFAULT) ? name : "", strcmp(name, LAB_DEFAULT) ? " " : "", strcmp(name, LAB_DEFAULT) ? name : "");
 }
 
-static int exit_of(int errnum)
-{
-	return errnum == EEXIST ? BACE_EXIT_INPUT : micro_exit_code(-errnum);
-}
-
 /* One line of the holder's; -1: go on. */
 static int take_line(const struct cmd_globals *g, const struct args *a, const char *line)
 {
@@ -183,7 +178,7 @@ static int take_line(const struct cmd_globals *g, const struct args *a, const ch
 	if (said && !g->quiet)
 		fprintf(stderr, "%s\n", said);
 	if (wrong)
-		rc = cmd_error(&cmd_lab_up, exit_of((int)json_integer_value(json_object_get(j, "errno"))), "%s", wrong);
+		rc = cmd_error(&cmd_lab_up, cmd_exit_of((int)json_integer_value(json_object_get(j, "errno")), true), "%s", wrong);
 	if (up) {
 		print_up(g, up, a);
 		rc = BACE_EXIT_OK;
@@ -224,7 +219,7 @@ static int start(const struct cmd_globals *g, const struct args *a, const struct
 	pid_t pid;
 
 	if (rc)
-		return cmd_error(&cmd_lab_up, exit_of(-rc), "%s", e.msg);
+		return cmd_error(&cmd_lab_up, cmd_exit_of(-rc, true), "%s", e.msg);
 	if (pipe2(fd, O_CLOEXEC))
 		return cmd_error(&cmd_lab_up, BACE_EXIT_FAILED, "pipe: %s", strerror(errno));
 	signals_catch();

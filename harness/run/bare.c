@@ -17,7 +17,7 @@ int bare_open(const struct experiment *exp, const struct bare_options *o, struct
 	job_models_free(&models);
 	rc = lab_choose_backend(o->has_backend ? o->backend : exp->testbed.backend, &cfg.backend, &why, e);
 	if (!rc && cfg.backend == BACKEND_UML)
-		rc = bace_fail(e, ENOTSUP, "User-Mode Linux (%s) is a machine of its own, whose namespaces cannot be entered", why);
+		rc = bace_fail(e, ENOSYS, "User-Mode Linux (%s) is a machine of its own, whose namespaces cannot be entered", why);
 	if (rc)
 		return rc;
 	*backend = backend_name(cfg.backend);

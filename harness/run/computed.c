@@ -37,7 +37,7 @@ static int plans_of(const struct run *r, const struct cluster *scaled, struct tb
 	int rc;
 
 	if (r->o->launch)
-		return launch_topology(scaled, &r->traffic, delay, r->o->launch->allow_control_interface, out, e);
+		return launch_topology(scaled, &r->traffic, delay, r->o->launch, out, e);
 	rc = lab_net_build(scaled, r->exp->testbed.hosts_per_region, &net, e);
 	if (rc)
 		return rc;

@@ -74,7 +74,7 @@ struct bare_options {
 	void *arg;
 };
 
-/* The links of the experiment, its buffers and windows; *backend: static. -ENOTSUP:
+/* The links of the experiment, its buffers and windows; *backend: static. -ENOSYS:
  * the machine cannot, or only in User-Mode Linux, which nobody can enter. */
 int bare_open(const struct experiment *exp, const struct bare_options *o, struct testbed **out, const char **backend,
 	      struct bace_err *e);

@@ -53,15 +53,15 @@ static int add_models(const struct experiment *exp, struct bace_buf *b)
 		for (int j = 0; j < exp->n_jobs; j++)
 			used |= exp->jobs[j].model == i;
 		if (used)
-			rc = bace_buf_addf(b, "model %s %d %d\n", m->name, m->layers, m->recompute);
+			rc = bace_buf_addf(b, "model %s %d %d %d\n", m->name, m->layers, m->hidden, m->recompute);
 	}
 	return rc;
 }
 
 static int add_testbed(const struct testbed_spec *t, struct bace_buf *b)
 {
-	int rc = bace_buf_addf(b, "testbed %d %d %d %.17g %d %llu\n", (int)t->transport, (int)t->compute, t->sockets_per_hop,
-			       t->steady_within, t->steady_steps, (unsigned long long)t->socket_buffer_bytes);
+	int rc = bace_buf_addf(b, "testbed %d %d %d %d %.17g %d %llu\n", (int)t->transport, (int)t->compute, (int)t->timeline,
+			       t->sockets_per_hop, t->steady_within, t->steady_steps, (unsigned long long)t->socket_buffer_bytes);
 
 	for (int i = 0; !rc && i < t->n_disturb; i++) {
 		const struct disturbance *d = &t->disturb[i];

@@ -78,7 +78,17 @@ const struct lab_net *bed_net(const struct bed *b)
 	return &b->net;
 }
 
+const char *bed_lacks(const struct bed *b, size_t i)
+{
+	return NULL;
+}
+
 const char *bed_log_tail(const struct bed *b)
 {
 	return "";
+}
+
+const char *bed_lacks(const struct bed *b, size_t i)
+{
+	return i ? NULL : fake_bed.lacks;
 }

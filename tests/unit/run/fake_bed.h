@@ -8,6 +8,7 @@
 struct fake_bed {
 	int runs;			/* cells, so far */
 	int spoil_from, spoil_to;	/* of them, from 1; 0: none */
+	const char *lacks;		/* of a host's wan; NULL: nothing */
 };
 extern struct fake_bed fake_bed;
 

@@ -139,6 +139,10 @@ static void settings_are_of_the_cell(void **state)
 	assert_true(differs(&r, &was));
 	b.f.e.models[b.f.e.jobs[0].model].recompute ^= true;
 	assert_true(differs(&r, &was));
+	b.f.e.models[b.f.e.jobs[0].model].hidden++;
+	assert_true(differs(&r, &was));
+	b.f.e.testbed.timeline = TIMELINE_WITH_SENDS;
+	assert_true(differs(&r, &was));
 	b.f.e.testbed.sockets_per_hop = 2;
 	assert_true(differs(&r, &was));
 	b.f.e.testbed.steps++;

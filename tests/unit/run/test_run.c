@@ -184,6 +184,21 @@ static void a_cell_that_never_counts(void **state)
 	assert_true(number(b, "SELECT count(*) FROM decision WHERE oracle = 'measured'") >= 1);
 }
 
+/* Nothing failed; but the report must not look like a lab's. */
+static void what_hosts_lack_is_kept(void **state)
+{
+	struct bench *b = *state;
+
+	fake_bed = (struct fake_bed){ .lacks = "ireland-0: for wan = \"steady\", as root: ..." };
+	b->exp.n_policies = 1;
+	if (run(b))
+		fail_msg("%s", b->e.msg);
+	b->exp.n_policies = 2;
+	assert_true(number(b, "SELECT count(*) FROM skip") == 1);
+	assert_true(number(b, "SELECT count(*) FROM skip WHERE run_id = ?1 AND policy = '' AND"
+			   " what = 'wan = steady is not in force' AND why LIKE 'ireland-0: %'") == 1);
+}
+
 /* How many cells a run of the first n policies takes. */
 static int cells(struct bench *b, int n, bool reuse)
 {
@@ -256,7 +271,7 @@ int main(int argc, char **argv)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(decisions_are_kept), T(an_answer_that_never_comes_is_kept), T(a_policy_is_tried_again),
-		T(a_cell_that_never_counts), T(another_policy_uses_what_was_measured), T(what_was_computed_is_kept),
+		T(a_cell_that_never_counts), T(what_hosts_lack_is_kept), T(another_policy_uses_what_was_measured), T(what_was_computed_is_kept),
 		T(a_small_buffer_is_said),
 	};
 
