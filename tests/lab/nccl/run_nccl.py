@@ -17,6 +17,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import experiments  # noqa: E402
 import outcome  # noqa: E402
 
+# The stand-in copies through a socket of its own; a step without its transfers, or with them twice, is further off.
+WORST = 0.25
+
 
 def install(directory, programs, nccl):
     """Copies, as an installation has them side by side."""
@@ -64,7 +67,10 @@ def attempt(original, programs, nccl, compute):
         assert any(">" in r["placement"] for r in good), "no placement crossed a link"
         for r in good:
             assert r["n_steps"] > 0, r
-            print(f"{compute}, {r['placement']}: {r['measured_median_s'] / r['event_sim_s'] - 1:+.1%} against the event simulation")
+            error = r["measured_median_s"] / r["event_sim_s"] - 1
+            print(f"{compute}, {r['placement']}: {error:+.1%} against the event simulation")
+            if compute == "timed" and abs(error) > WORST:
+                raise outcome.Busy(f"{compute}, {r['placement']}: {error:+.1%}")
         # A product has no plan but its end; a timer's is seen after it should have been.
         exact, n = computed(directory)
         assert n > 0 and (exact == n) == (compute == "cuda"), (compute, exact, n)

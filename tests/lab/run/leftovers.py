@@ -194,13 +194,17 @@ def one(bace, experiment, backend, what, sig, at_s, rng, before):
         return None
     if not re.search(f"the {what} of [^ ]* is gone; starting it again", said):
         return f"the {what} was not started again: {said[-1000:]}"
+    if outcome.good(run.returncode, said):
+        return None
     if outcome.busy(said) and run.returncode == 1:
         raise outcome.Busy(said[-300:])
-    return f"the {what} was started again and the run ended with {run.returncode}: {said[-1000:]}" if run.returncode else None
+    return f"the {what} was started again and the run ended with {run.returncode}: {said[-1000:]}"
 
 
 def tried(*args):
-    for _ in range(outcome.TRIES):
+    for k in range(outcome.TRIES):
+        if k:
+            outcome.pause(k)
         try:
             why = one(*args)
             return one(*args) if why and why.endswith(GONE) else why

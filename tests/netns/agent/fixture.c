@@ -124,6 +124,20 @@ static void must(int rc, const struct bace_err *e)
 		fail_msg("%s", e->msg);
 }
 
+/* Of an agent that did not come: whether it lives. */
+static void await_agents(struct world *w)
+{
+	struct bace_err e = { 0 };
+	int status;
+
+	if (!controller_wait_hosts(w->controller, 30, &e))
+		return;
+	for (int i = 0; i < HOSTS; i++)
+		if (waitpid(w->agents[i], &status, WNOHANG) > 0)
+			print_message("the agent of %s ended: wait status %#x\n", w->net.hosts[i].name, (unsigned)status);
+	fail_msg("%s", e.msg);
+}
+
 void world_up(struct world *w)
 {
 	struct bace_err e = { 0 };
@@ -143,7 +157,7 @@ void world_up(struct world *w)
 		world_shaperd(w, i);
 		world_agent(w, i);
 	}
-	must(controller_wait_hosts(w->controller, 30, &e), &e);
+	await_agents(w);
 	must(controller_plan(w->controller, &e), &e);
 }
 
