@@ -105,6 +105,7 @@ class Chaos(launch.Launch):
     def one(self, seed, again):
         """Rows that count and are not as predicted: of a cell that was hurt, or of a busy machine."""
         r = random.Random(seed)
+        outcome.begin()
         store = f"{self.dir}/chaos-{seed}-{again}.db"
         p = self.start("ssh", "e", path=f"{self.dir}/bin", store=store)
         done = self.schedule(r, p)

@@ -186,6 +186,7 @@ class Launch(unittest.TestCase):
         return whole
 
     def until_idle(self, attempt):
+        outcome.begin()
         for k in range(outcome.TRIES):
             if k:
                 outcome.pause(k)

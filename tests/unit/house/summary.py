@@ -62,6 +62,7 @@ class Summary(unittest.TestCase):
         self.assertEqual((status, lines), (1, ["failed bace:unit / b: it did not run", "1 passed, 1 failed, 0 skipped"]))
         self.assertEqual(summary(half, names=["a", "b"], failed=True), (0, ["b"]))
         self.assertEqual(summary(half, [("b", "OK", "")], names=["a", "b"])[0], 0)
+        self.assertEqual(summary(half, [("b", "OK", "")], names=["a", "b"], failed=True), (0, []))
 
     def test_what_may_not_skip(self):
         skips = [("run-native", "SKIP", "skipped: no NFQUEUE\n"), ("run-uml", "SKIP", ""), ("launch-slurm", "SKIP", ""), ("a", "OK", "")]
