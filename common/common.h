@@ -158,9 +158,6 @@ const char *bace_nearest(const char *word, const char *const *known, size_t n);
 int bace_read_file(const char *path, size_t max_bytes, char **text, size_t *len, struct bace_err *e);
 /* Goes on after signals and short writes. */
 int bace_write_all(int fd, const void *p, size_t n);
-/* A folder `name' that only this user can write to, gone after a reboot: in /run/bace,
- * $XDG_RUNTIME_DIR/bace or /tmp/bace-UID, the first that can be had. Made if need be. */
-int bace_runtime_dir(const char *name, char *buf, size_t cap, struct bace_err *e);
 
 /* A file written whole or not at all: into a new file beside it, renamed when
  * it is closed. A pipe, a character device and what standard output leads to

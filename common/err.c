@@ -78,6 +78,8 @@ void bace_cleanup_close(int *fd)
 
 	if (*fd >= 0)
 		close(*fd);
+	/* Some call it themselves, and twice. */
+	*fd = -1;
 	errno = saved;
 }
 

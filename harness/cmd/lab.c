@@ -1,13 +1,14 @@
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "harness/cmd/lab.h"
 
-#define END_TIMEOUT_NS 10000000000
-#define END_STEP_US 20000
+#define END_TIMEOUT_MS 10000
 
 static const struct command *const subcommands[] = { &cmd_lab_up, &cmd_lab_list, &cmd_lab_exec, &cmd_lab_down, NULL };
 
@@ -39,7 +40,7 @@ static int list(const struct cmd_globals *g, int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	if (lab_state_list(&all, &e))
+	if (lab_list(&all, &e))
 		return cmd_error(&cmd_lab_list, BACE_EXIT_FAILED, "%s", e.msg);
 	if (g->json) {
 		json_dumpf(all, stdout, JSON_INDENT(2));
@@ -62,54 +63,39 @@ static int list(const struct cmd_globals *g, int argc, char **argv)
 	return BACE_EXIT_OK;
 }
 
-static bool is_down(const char *name)
+static bool ends(int holder)
 {
-	struct bace_err e;
-	json_t *state = NULL;
-	bool down = lab_state_read(name, &state, &e) == -ENOENT;
+	struct pollfd p = { .fd = holder, .events = POLLIN };
 
-	json_decref(state);
-	return down;
+	return poll(&p, 1, END_TIMEOUT_MS) > 0;
 }
 
-static bool ends_within(const char *name, int64_t ns)
+static int end_holder(const struct lab_found *lab)
 {
-	int64_t until = bace_mono_ns() + ns;
-
-	while (!is_down(name)) {
-		if (bace_mono_ns() > until)
-			return false;
-		usleep(END_STEP_US);
-	}
-	return true;
+	if (syscall(SYS_pidfd_send_signal, lab->holder, SIGTERM, NULL, 0) && errno != ESRCH)
+		return cmd_error(&cmd_lab_down, BACE_EXIT_FAILED, "end its holder: %s", strerror(errno));
+	if (ends(lab->holder))
+		return BACE_EXIT_OK;
+	/* With it the kernel ends all that it holds. */
+	syscall(SYS_pidfd_send_signal, lab->holder, SIGKILL, NULL, 0);
+	return ends(lab->holder) ? BACE_EXIT_OK : cmd_error(&cmd_lab_down, BACE_EXIT_FAILED, "its holder does not end");
 }
 
 static int down(const struct cmd_globals *g, int argc, char **argv)
 {
 	const char *name = LAB_DEFAULT;
 	struct bace_err e = { 0 };
-	json_t *state = NULL;
-	pid_t holder;
+	struct lab_found lab;
 	int rc = parse(&cmd_lab_down, argc, argv, &name);
 
-	if (rc < 0 && !(rc = lab_check_name(&cmd_lab_down, name)))
-		rc = -1;
-	if (rc >= 0)
+	if (rc >= 0 || (rc = lab_check_name(&cmd_lab_down, name)))
 		return rc;
-	if (lab_state_read(name, &state, &e))
+	if (lab_find(name, &lab, &e))
 		return cmd_error(&cmd_lab_down, BACE_EXIT_INPUT, "%s", e.msg);
-	holder = (pid_t)json_integer_value(json_object_get(state, "holder"));
-	json_decref(state);
-	if (!holder)
-		return cmd_error(&cmd_lab_down, BACE_EXIT_FAILED, "lab `%s' is still coming up; end the `bace lab up' that makes it", name);
-	if (kill(holder, SIGTERM))
-		return cmd_error(&cmd_lab_down, BACE_EXIT_FAILED, "end its holder, pid %d: %s", (int)holder, strerror(errno));
-	if (ends_within(name, END_TIMEOUT_NS))
-		return BACE_EXIT_OK;
-	/* With it the kernel ends all that it holds. */
-	kill(holder, SIGKILL);
-	return ends_within(name, END_TIMEOUT_NS) ? BACE_EXIT_OK
-		: cmd_error(&cmd_lab_down, BACE_EXIT_FAILED, "its holder, pid %d, does not end", (int)holder);
+	rc = lab.state ? end_holder(&lab)
+		       : cmd_error(&cmd_lab_down, BACE_EXIT_FAILED, "lab `%s' is still coming up; end the `bace lab up' that makes it", name);
+	lab_found_free(&lab);
+	return rc;
 }
 
 static int run(const struct cmd_globals *g, int argc, char **argv)

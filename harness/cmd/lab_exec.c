@@ -1,5 +1,7 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,18 +49,29 @@ static bool has_host(const json_t *state, const char *host)
 	return false;
 }
 
-static void run_command(char **argv, const char *cwd)
+/* parent: the end of a pipe whose other end only the parent has. */
+static void run_command(char **argv, const char *cwd, int parent)
 {
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGHUP, SIG_DFL);
-	/* Nothing is left in the lab of who is killed here. */
+	struct pollfd p = { .fd = parent };
+	int errnum;
+
+	/* The command ends with this one; what it left in the background stays. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (poll(&p, 1, 0) > 0)
+		_exit(EXIT_CANNOT_RUN);
 	if (!cwd || chdir(cwd))
 		cwd = chdir("/") ? NULL : "/";
 	execvp(argv[0], argv);
-	cmd_error(&cmd_lab_exec, 0, "%s: %s", argv[0], strerror(errno));
-	_exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+	errnum = errno;
+	cmd_error(&cmd_lab_exec, 0, "%s: %s", argv[0], strerror(errnum));
+	_exit(errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+}
+
+/* Not what the caller ignores, as under nohup. */
+static void forward_signal(int sig)
+{
+	if (signal(sig, forward) == SIG_IGN)
+		signal(sig, SIG_IGN);
 }
 
 /* As a shell says it. */
@@ -69,35 +82,43 @@ static int wait_for_child(void)
 	while (waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
 			return BACE_EXIT_FAILED;
+	/* A shell that was there is of another process group; the caller goes on at the terminal. */
+	signal(SIGTTOU, SIG_IGN);
+	if (isatty(0))
+		tcsetpgrp(0, getpgrp());
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int enter(const json_t *state, const char *host, char **argv)
+static int enter(const struct lab_found *lab, const char *host, char **argv)
 {
 	CLEANUP_FREE char *cwd = getcwd(NULL, 0);
-	pid_t pid1 = (pid_t)json_integer_value(json_object_get(state, "pid1"));
+	pid_t pid1 = (pid_t)json_integer_value(json_object_get(lab->state, "pid1"));
+	struct pollfd ended = { .fd = lab->holder, .events = POLLIN };
 	struct bace_err e = { 0 };
+	int life[2];
 
-	if (!pid1)
-		return cmd_error(&cmd_lab_exec, BACE_EXIT_FAILED, "lab `%s' is still coming up",
-				 json_string_value(json_object_get(state, "name")));
-	if (!has_host(state, host))
-		return unknown_host(state, host);
+	if (!has_host(lab->state, host))
+		return unknown_host(lab->state, host);
 	if (lab_enter(pid1, host, &e))
 		return cmd_error(&cmd_lab_exec, e.errnum == EPERM ? BACE_EXIT_ENV : BACE_EXIT_FAILED, "%s", e.msg);
+	/* While its parent lives the pid is that lab's. */
+	if (poll(&ended, 1, 0) > 0 || pipe2(life, O_CLOEXEC))
+		return cmd_error(&cmd_lab_exec, BACE_EXIT_FAILED, "the lab has just ended");
 	/* iptables' lock is the lab's. */
 	setenv("XTABLES_LOCKFILE", "/run/xtables.lock", 1);
 	setenv("BACE_LAB_HOST", host, 1);
 	child = fork();
-	if (child == 0)
-		run_command(argv, cwd);
+	if (child == 0) {
+		close(life[1]);
+		run_command(argv, cwd, life[0]);
+	}
 	if (child < 0)
 		return cmd_error(&cmd_lab_exec, BACE_EXIT_FAILED, "fork: %s", strerror(errno));
 	/* The terminal sends them to both; the command decides. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGQUIT, SIG_IGN);
-	signal(SIGTERM, forward);
-	signal(SIGHUP, forward);
+	forward_signal(SIGTERM);
+	forward_signal(SIGHUP);
 	return wait_for_child();
 }
 
@@ -107,7 +128,7 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 	const char *name = LAB_DEFAULT, *shell = getenv("SHELL");
 	char *only_shell[] = { (char *)(shell && *shell ? shell : "/bin/sh"), NULL };
 	struct bace_err e = { 0 };
-	json_t *state = NULL;
+	struct lab_found lab;
 	int c, rc = 0;
 
 	optind = 1;
@@ -130,13 +151,15 @@ static int run(const struct cmd_globals *g, int argc, char **argv)
 		return cmd_misuse(&cmd_lab_exec, "a host is needed");
 	char *host = argv[optind], **command = argv + optind + 1;
 
-	if (*command && !strcmp(*command, "--"))
-		command++;
-	rc = lab_state_read(name, &state, &e);
-	if (rc)
+	/* Else bace's own options would be taken out of the command's. */
+	if (*command && strcmp(*command, "--"))
+		return cmd_misuse(&cmd_lab_exec, "`%s': put -- before the command", *command);
+	command += *command != NULL;
+	if (lab_find(name, &lab, &e))
 		return cmd_error(&cmd_lab_exec, BACE_EXIT_INPUT, "%s", e.msg);
-	rc = enter(state, host, *command ? command : only_shell);
-	json_decref(state);
+	rc = lab.state ? enter(&lab, host, *command ? command : only_shell)
+		       : cmd_error(&cmd_lab_exec, BACE_EXIT_FAILED, "lab `%s' is still coming up", name);
+	lab_found_free(&lab);
 	return rc;
 }
 
@@ -146,6 +169,7 @@ const struct command cmd_lab_exec = {
 	.usage = "bace lab exec [--name NAME] HOST [-- COMMAND [ARGUMENT...]]\n\n"
 		 "In the network, process and mount namespaces of that host: ping, iperf3, tc, tcpdump,\n"
 		 "`bace shape show`, a training script. Names of hosts resolve; files are this machine's,\n"
-		 "but /run is the lab's. Without a command: $SHELL. Ends with the command's status.",
+		 "but /run is the lab's. Without a command: $SHELL. Ends with the command's status; what\n"
+		 "the command leaves in the background ends with the lab.",
 	.run = run,
 };

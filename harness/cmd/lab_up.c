@@ -1,19 +1,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/json.h"
 #include "harness/cmd/lab.h"
 #include "harness/cmd/load.h"
 #include "harness/cmd/micro.h"
 #include "harness/run/run.h"
 
 #define DEFAULT_EXPERIMENT "six-regions"
+#define MEND_PERIOD_NS 2000000000
 
 struct args {
 	const char *experiment, *name;
@@ -25,7 +27,7 @@ struct args {
 struct holder {
 	const struct args *a;
 	const struct experiment *exp;
-	int state, tell;
+	int door, tell;
 };
 
 static int parse(struct args *a, int argc, char **argv)
@@ -75,16 +77,18 @@ static int parse(struct args *a, int argc, char **argv)
 static void tell(struct holder *h, json_t *line)
 {
 	CLEANUP_FREE char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+	struct bace_buf b = { 0 };
 
 	json_decref(line);
-	/* Whoever asked for it is gone: then nobody wants it. */
-	if (text && (bace_write_all(h->tell, text, strlen(text)) || bace_write_all(h->tell, "\n", 1)))
+	/* Whoever asked for it is gone before it is up: then nobody wants it. */
+	if (text && h->tell >= 0 && !bace_buf_addf(&b, "%s\n", text) && bace_write_all(h->tell, b.p, b.len))
 		raise(SIGTERM);
+	bace_buf_free(&b);
 }
 
 static void on_progress(void *arg, const char *line)
 {
-	tell(arg, json_pack("{s:s}", "progress", line));
+	tell(arg, json_pack("{s:o}", "progress", json_text(line)));
 }
 
 static json_t *describe(const struct holder *h, const struct testbed *t, const char *backend)
@@ -98,20 +102,51 @@ static json_t *describe(const struct holder *h, const struct testbed *t, const c
 		json_array_append_new(hosts, json_pack("{s:s,s:s,s:s,s:b}", "name", x->name, "region",
 			h->exp->cluster.regions[x->region].name, "address", x->addr, "gateway", x->gateway));
 	}
-	return json_pack("{s:s,s:s,s:s,s:f,s:f,s:s,s:i,s:i,s:o}", "name", h->a->name, "experiment", h->exp->path, "cluster",
-			 h->exp->cluster.name, "scale_bytes", h->exp->testbed.scale_bytes, "scale_time",
+	return json_pack("{s:s,s:o,s:o,s:f,s:f,s:s,s:i,s:i,s:o}", "name", h->a->name, "experiment", json_text(h->exp->path), "cluster",
+			 json_text(h->exp->cluster.name), "scale_bytes", h->exp->testbed.scale_bytes, "scale_time",
 			 h->exp->testbed.scale_time, "backend", backend, "holder", (int)getpid(), "pid1", (int)testbed_pid(t),
 			 "hosts", hosts);
 }
 
 /* Until it is to end, or has. */
-static void hold(const struct args *a, struct testbed *t)
+static void hold(const struct holder *h, struct testbed *t, const json_t *state)
 {
-	int64_t until = a->for_s > 0 ? bace_mono_ns() + (int64_t)(a->for_s * 1e9) : INT64_MAX;
+	int64_t begin = bace_mono_ns(), looked = begin;
 	struct bace_err e;
+	int rc = 0;
 
-	while (!signals_caught(NULL) && bace_mono_ns() < until && !testbed_idle(t, &e))
-		;
+	while (!rc && !signals_caught(NULL) && !(h->a->for_s > 0 && (double)(bace_mono_ns() - begin) / 1e9 > h->a->for_s)) {
+		lab_answer(h->door, state);
+		rc = testbed_idle(t, &e);
+		if (rc || bace_mono_ns() - looked < MEND_PERIOD_NS)
+			continue;
+		/* What died in it is started again; what cannot be is tried again. */
+		looked = bace_mono_ns();
+		testbed_mend(t, &e);
+	}
+}
+
+/* Nothing of who asked for it is kept: files, locks, pipes, a folder. */
+static int let_go(struct holder *h, struct bace_err *e)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	if (null < 0)
+		return bace_fail_errno(e, errno, "/dev/null");
+	/* Above all that is placed. */
+	h->door = fcntl(h->door, F_DUPFD_CLOEXEC, 16);
+	h->tell = fcntl(h->tell, F_DUPFD_CLOEXEC, 16);
+	null = fcntl(null, F_DUPFD_CLOEXEC, 16);
+	if (h->door < 0 || h->tell < 0 || null < 0)
+		return bace_fail_errno(e, errno, "duplicate a descriptor");
+	dup2(h->door, 3);
+	dup2(h->tell, 4);
+	for (int fd = 0; fd < 2; fd++)
+		dup2(null, fd);
+	close_range(5, ~0u, 0);
+	h->door = 3;
+	h->tell = 4;
+	return fcntl(3, F_SETFD, FD_CLOEXEC) || fcntl(4, F_SETFD, FD_CLOEXEC) ? bace_fail_errno(e, errno, "fcntl") : 0;
 }
 
 static int hold_lab(struct holder *h)
@@ -121,29 +156,29 @@ static int hold_lab(struct holder *h)
 	const char *backend;
 	struct bace_err e = { 0 };
 	json_t *state = NULL;
-	int rc, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int rc = let_go(h, &e);
 
 	setsid();
 	o.on_progress = on_progress;
 	o.cancelled = signals_caught;
 	o.arg = h;
-	rc = bare_open(h->exp, &o, &t, &backend, &e);
+	if (!rc)
+		rc = bare_open(h->exp, &o, &t, &backend, &e);
 	if (!rc) {
 		state = describe(h, t, backend);
-		rc = state ? lab_state_write(h->state, state, &e) : bace_fail(&e, ENOMEM, "lab: out of memory");
+		rc = state ? lab_listen(h->door, &e) : bace_fail(&e, ENOMEM, "lab: out of memory");
 	}
 	if (rc)
-		tell(h, json_pack("{s:s,s:i}", "error", e.msg, "errno", -rc));
+		tell(h, json_pack("{s:o,s:i}", "error", json_text(e.msg), "errno", -rc));
 	else
-		tell(h, json_pack("{s:o}", "up", state));
-	/* From here on nobody listens. */
-	close(h->tell);
-	for (int fd = 0; fd < 3; fd++)
-		dup2(null, fd);
-	if (!rc)
-		hold(h->a, t);
+		tell(h, json_pack("{s:O}", "up", state));
+	/* From here on nobody is there, and no folder is in use. */
+	bace_cleanup_close(&h->tell);
+	dup2(0, 2);
+	if (chdir("/") == 0 && !rc)
+		hold(h, t, state);
+	json_decref(state);
 	testbed_close(t);
-	lab_state_remove(h->a->name);
 	return rc ? 1 : 0;
 }
 
@@ -152,6 +187,7 @@ static int hold_lab(struct holder *h)
 static void print_up(const struct cmd_globals *g, const json_t *state, const struct args *a)
 {
 	const char *name = json_string_value(json_object_get(state, "name"));
+	bool named = strcmp(name, LAB_DEFAULT);
 
 	if (g->json) {
 		json_dumpf(state, stdout, JSON_INDENT(2));
@@ -163,8 +199,8 @@ static void print_up(const struct cmd_globals *g, const json_t *state, const str
 	       json_number_value(json_object_get(state, "scale_time")), json_string_value(json_object_get(state, "backend")),
 	       a->for_s > 0 ? ", for a while" : "");
 	lab_print_hosts(state);
-	printf("\n  bace lab exec%s%s HOST -- COMMAND\n  bace lab down%s%s\n", strcmp(name, LAB_DEFAULT) ? " --name " : "",
-	       strcmp(name, LAB_DEFAULT) ? name : "", strcmp(name, LAB_DEFAULT) ? " " : "", strcmp(name, LAB_DEFAULT) ? name : "");
+	printf("\n  bace lab exec%s%s HOST -- COMMAND\n  bace lab down%s%s\n", named ? " --name " : "", named ? name : "",
+	       named ? " " : "", named ? name : "");
 }
 
 /* One line of the holder's; -1: go on. */
@@ -189,33 +225,43 @@ static int take_line(const struct cmd_globals *g, const struct args *a, const ch
 
 static int wait_for(const struct cmd_globals *g, const struct args *a, int from, pid_t holder)
 {
-	CLEANUP_FCLOSE FILE *f = fdopen(from, "r");
-	CLEANUP_FREE char *line = NULL;
-	size_t cap = 0;
+	struct pollfd p = { .fd = from, .events = POLLIN };
+	struct bace_buf b = { 0 };
+	char buf[4096], *nl;
+	bool told = false;
 	int rc = -1;
 
-	while (f && rc < 0) {
-		errno = 0;
-		if (getline(&line, &cap, f) > 0) {
-			rc = take_line(g, a, line);
-		} else if (errno == EINTR) {
-			/* It ends what it has begun, and says so. */
-			kill(holder, SIGTERM);
-			clearerr(f);
-		} else {
+	while (rc < 0) {
+		/* It is in a session of its own: what ends this command is passed on. It says that it ends. */
+		if (signals_caught(NULL) && !told)
+			told = !kill(holder, SIGTERM);
+		if (poll(&p, 1, 100) <= 0)
+			continue;
+		ssize_t n = read(from, buf, sizeof(buf));
+
+		if (n <= 0 || bace_buf_add(&b, buf, (size_t)n))
 			rc = cmd_error(&cmd_lab_up, BACE_EXIT_FAILED, "the lab's holder ended by itself");
+		while (rc < 0 && b.len && (nl = memchr(b.p, '\n', b.len))) {
+			*nl = '\0';
+			rc = take_line(g, a, b.p);
+			b.len -= (size_t)(nl + 1 - b.p);
+			memmove(b.p, nl + 1, b.len);
 		}
 	}
-	if (rc != BACE_EXIT_OK)
+	bace_buf_free(&b);
+	close(from);
+	if (rc != BACE_EXIT_OK) {
+		kill(holder, SIGTERM);
 		waitpid(holder, NULL, 0);
+	}
 	return rc;
 }
 
 static int start(const struct cmd_globals *g, const struct args *a, const struct experiment *exp)
 {
-	struct holder h = { .a = a, .exp = exp, .state = -1 };
+	struct holder h = { .a = a, .exp = exp, .door = -1 };
 	struct bace_err e = { 0 };
-	int fd[2], rc = lab_state_claim(a->name, &h.state, &e);
+	int fd[2], rc = lab_claim(a->name, &h.door, &e);
 	pid_t pid;
 
 	if (rc)
@@ -231,10 +277,9 @@ static int start(const struct cmd_globals *g, const struct args *a, const struct
 		_exit(hold_lab(&h));
 	}
 	close(fd[1]);
-	close(h.state);
+	close(h.door);
 	if (pid < 0) {
 		close(fd[0]);
-		lab_state_remove(a->name);
 		return cmd_error(&cmd_lab_up, BACE_EXIT_FAILED, "fork: %s", strerror(errno));
 	}
 	return wait_for(g, a, fd[0], pid);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int setup_mgmt(struct lab *l, int i, struct bace_err *e)
 {
@@ -133,6 +134,8 @@ static int write_hosts(const struct lab_net *net, struct bace_err *e)
 	fputs("127.0.0.1 localhost\n::1 localhost\n", f);
 	for (int i = 0; i < net->n_hosts; i++)
 		fprintf(f, "%s %s\n", net->hosts[i].addr, net->hosts[i].name);
+	/* Also for others than root, whatever the umask. */
+	fchmod(fileno(f), 0644);
 	return fflush(f) ? bace_fail_errno(e, errno, LAB_HOSTS_PATH) : 0;
 }
 

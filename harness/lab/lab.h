@@ -121,10 +121,12 @@ pid_t testbed_pid(const struct testbed *t);
 /* To be called all the time while nothing is asked of it: takes what it logs, for
  * 100 ms at most. -EPIPE: it has ended, and why. */
 int testbed_idle(struct testbed *t, struct bace_err *e);
+/* Starts again what died in it, as every request does. */
+int testbed_mend(struct testbed *t, struct bace_err *e);
 /* Moves the caller, of one thread, into the user, mount and network namespaces of a
  * host of the lab whose process 1 is pid; its children also into its pid
- * namespace. Names of hosts resolve there. -ENOENT: no such host; -ESRCH: no such
- * lab. After another error the caller is somewhere between. */
+ * namespace. It is named as the host, the hosts' names resolve, and /sys shows its
+ * interfaces where that is allowed. -ENOENT: no such host; -ESRCH: no such lab. After another error the caller is somewhere between. */
 int lab_enter(pid_t pid, const char *host, struct bace_err *e);
 
 /* Path of a program of this project: beside `self`, or, when not installed, in

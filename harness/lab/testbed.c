@@ -288,6 +288,16 @@ void testbed_close(struct testbed *t)
 	free(t);
 }
 
+int testbed_mend(struct testbed *t, struct bace_err *e)
+{
+	json_t *answer;
+	int rc = request(t, json_pack("{s:s}", "op", "mend"), OPEN_TIMEOUT_S, &answer, e);
+
+	if (!rc)
+		json_decref(answer);
+	return rc;
+}
+
 int testbed_run(struct testbed *t, const struct tb_cell *cell, struct tb_result *out,
 		struct bace_err *e)
 {

@@ -45,12 +45,35 @@ static uint64_t namespace_id(void)
 	return stat("/proc/self/ns/net", &st) ? 0 : (uint64_t)st.st_ino;
 }
 
+static int make_private_dir(const char *path)
+{
+	struct stat st;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return -errno;
+	/* Somebody else's would let them say what is restored. */
+	if (lstat(path, &st))
+		return -errno;
+	return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
+}
+
 int daemon_state_dir(char *buf, size_t cap, struct bace_err *e)
 {
-	char name[32];
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char base[200], places[3][sizeof(base)] = { "/run/bace", "", "" };
+	int rc = -ENOENT;
 
-	snprintf(name, sizeof(name), "netns-%llx", (unsigned long long)namespace_id());
-	return bace_runtime_dir(name, buf, cap, e);
+	if (runtime && *runtime == '/')
+		snprintf(places[1], sizeof(base), "%.150s/bace", runtime);
+	snprintf(places[2], sizeof(base), "/tmp/bace-%u", geteuid());
+	for (size_t i = 0; i < ARRAY_LEN(places) && rc; i++)
+		if (places[i][0] && !(rc = make_private_dir(places[i])))
+			memcpy(base, places[i], sizeof(base));
+	if (!rc) {
+		snprintf(buf, cap, "%s/netns-%llx", base, (unsigned long long)namespace_id());
+		rc = make_private_dir(buf);
+	}
+	return rc ? bace_fail_errno(e, -rc, "make a private directory for the journal in /run/bace or %s", places[2]) : 0;
 }
 
 int daemon_path(const char *self, char *buf, size_t cap, struct bace_err *e)

@@ -83,7 +83,15 @@ class Stay(unittest.TestCase):
         inside("sh", "-c", "kill -9 $$", want=128 + signal.SIGKILL)
         inside("/no/such/command", want=127)
         self.assertEqual(inside("pwd").stdout.strip(), os.getcwd())
-        self.assertEqual(inside("sh", "-c", "echo $BACE_LAB_HOST").stdout, "ireland-0\n")
+        self.assertEqual(inside("sh", "-c", "echo $BACE_LAB_HOST; uname -n; getent hosts $(uname -n)").stdout.split(),
+                         ["ireland-0", "ireland-0", "10.16.0.10", "ireland-0"])
+        # NCCL reads what is there.
+        self.assertEqual(inside("ls", "/sys/class/net").stdout.split(), ["eth0", "lo", "mgmt0"])
+        # Options that bace has, too, are the command's; who ignores a signal goes on.
+        self.assertEqual(inside("echo", "--json", "--store", "x").stdout, "--json --store x\n")
+        p = subprocess.run(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *AS, BACE, "lab", "exec", "--name", NAME, "ireland-0", "--",
+                            "sh", "-c", "kill -HUP $$; echo goes on"], capture_output=True, text=True, check=False)
+        self.assertEqual(p.stdout, "goes on\n", p.stderr)
         self.assertIn("bace-agent", inside("sh", "-c", "cat /proc/[0-9]*/comm").stdout)
         # Nothing of it is out here.
         self.assertNotIn("ireland", subprocess.run(["ip", "netns"], capture_output=True, text=True, check=False).stdout)
@@ -97,6 +105,7 @@ class Stay(unittest.TestCase):
                 (("up", "no-such-file.cfg"), "no-such-file"),
                 (("up", "tiny", "tiny"), "one experiment"),
                 (("exec", "--name", NAME), "a host is needed"),
+                (("exec", "--name", NAME, "ireland-0", "true"), "put -- before"),
                 (("exec", "--name", NAME, "ireland-0"), f"no lab `{NAME}' is up"),
                 (("down", NAME), f"no lab `{NAME}' is up"),
                 (("dwon",), "did you mean `down'")):
@@ -126,6 +135,24 @@ class Stay(unittest.TestCase):
         # The name is free again.
         up()
 
+    def test_what_dies_in_it_is_started_again(self):
+        up()
+        shaperds = lambda: [x for x in processes(self.token) if command_of(x).split(b"\0")[0].endswith(b"bace-shaperd")]
+        before = shaperds()
+        self.assertEqual(len(before), 4)
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: len(shaperds()) == 4 and before[0] not in shaperds(), "its shaperd is there again")
+        until(lambda: "bace:" in inside("tc", "qdisc", "show", "dev", "wan0", host="ireland-gw").stdout and
+              "bace:" in inside("tc", "qdisc", "show", "dev", "wan0", host="frankfurt-gw").stdout, "its links are, too")
+
+    def test_nothing_of_the_caller_is_kept(self):
+        r, w = os.pipe()
+        subprocess.run([*AS, BACE, "-q", "lab", "up", "tiny", "--name", NAME], pass_fds=(w,), stdout=subprocess.DEVNULL, check=True,
+                       timeout=PATIENCE_S)
+        os.close(w)
+        self.assertEqual(os.read(r, 1), b"")    # would wait for who has its other end
+        os.close(r)
+
     def test_interrupted_while_it_comes_up(self):
         with subprocess.Popen([*AS, BACE, "lab", "up", "six-regions", "--name", NAME], stderr=subprocess.PIPE, text=True,
                               stdout=subprocess.DEVNULL) as p:
@@ -146,7 +173,7 @@ def command_of(pid):
 
 class AsAnybody(Stay):
     """The same without root: in a user namespace of its own."""
-    test_bad_input = test_it_ends_by_itself = test_interrupted_while_it_comes_up = None
+    test_bad_input = test_it_ends_by_itself = test_interrupted_while_it_comes_up = test_nothing_of_the_caller_is_kept = None
 
     @classmethod
     def setUpClass(cls):
