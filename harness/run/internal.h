@@ -62,6 +62,7 @@ struct run {
 	int n_unfinished;		/* simulations in which some job never finished */
 	double most_packets;		/* a second, of any moment simulated */
 	const char *busiest;		/* label of the policy whose it is; NULL: none */
+	int64_t look_until_ns;		/* simulate for no longer; 0: to the end */
 	int n_cells;			/* run on the testbed */
 	int cells_expected;
 };
@@ -117,6 +118,8 @@ bool packets_note(const struct testbed_spec *t, const char *policy, double packe
 		  char *buf, size_t cap);
 /* Keeps the most that was seen, and whose it is. */
 void preflight_see(struct run *r, const struct moment *m);
+/* By simulating all policies but external ones, until then. */
+void preflight_simulate(struct run *r, int64_t until_ns);
 void preflight_packets(const struct run *r, enum backend_kind backend, run_note_fn *note, void *arg);
 void preflight_buffers(const struct experiment *exp, const struct lab_traffic *t, run_note_fn *note, void *arg);
 

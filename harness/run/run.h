@@ -60,7 +60,7 @@ int run_check(const struct experiment *exp, struct bace_err *e);
 
 /* What a measured run allows and may surprise, a sentence each: bottleneck queues
  * that are too small, more packets a second than a lab on this machine carries.
- * Simulates all policies but external ones. */
+ * Simulates all policies but external ones, for two seconds at most. */
 typedef void run_note_fn(void *arg, const char *text);
 void run_notes(const struct experiment *exp, run_note_fn *note, void *arg);
 

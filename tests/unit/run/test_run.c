@@ -13,7 +13,7 @@
 
 #include "agent/wire/wire.h"
 #include "fake_bed.h"
-#include "harness/run/run.h"
+#include "harness/run/internal.h"
 
 static const char *tiny;	/* the experiment's file */
 
@@ -168,6 +168,22 @@ static void a_policy_is_tried_again(void **state)
 	assert_true(number(b, "SELECT count(*) FROM decision WHERE run_id = ?1 AND oracle = 'measured' AND job IS NOT NULL") == 4);
 }
 
+/* `bace check' simulates for no longer than it is given. */
+static void a_look_ends(void **state)
+{
+	struct bench *b = *state;
+	struct run r = { .exp = &b->exp };
+
+	assert_int_equal(job_models_build(&b->exp, &r.models, &b->e), 0);
+	traffic_of(&b->exp, &r.models, &r.traffic);
+	preflight_simulate(&r, bace_mono_ns());
+	assert_true(!r.busiest && !r.cells_expected);
+	preflight_simulate(&r, INT64_MAX);
+	assert_true(r.busiest && r.cells_expected > 0);
+	oracle_destroy(r.event_sim);
+	job_models_free(&r.models);
+}
+
 static void a_cell_that_never_counts(void **state)
 {
 	struct bench *b = *state;
@@ -272,7 +288,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		T(decisions_are_kept), T(an_answer_that_never_comes_is_kept), T(a_policy_is_tried_again),
 		T(a_cell_that_never_counts), T(what_hosts_lack_is_kept), T(another_policy_uses_what_was_measured), T(what_was_computed_is_kept),
-		T(a_small_buffer_is_said),
+		T(a_small_buffer_is_said), T(a_look_ends),
 	};
 
 	tiny = argv[1];
