@@ -45,8 +45,8 @@ struct run_options {
 
 /* Returns 0 when every policy was run by every oracle asked for, all jobs
  * finished and every cell counted in the end; -ENOTEMPTY when some job did not
- * finish, -EBADMSG when a policy, link or cell failed, or a policy did not answer
- * (the store says which, and why);
+ * finish, -ENOMSG when a policy left a question without an answer, -EBADMSG when a
+ * policy, link or cell failed (the store says which, and why);
  * -ECANCELED; other -errno when nothing could be run. *id is the run's, also
  * after a failure (empty when none was begun). */
 int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
