@@ -142,5 +142,8 @@ void inventory_probe(void);
 json_t *inventory(struct agent *a);
 /* Part of it: of that list (may be NULL), as many as the hello has room for. */
 json_t *inventory_interfaces(const struct if_nameindex *all, int *left_out);
+/* Drops what makes the array longer: offloads and GSO sizes of the last ones, then the
+ * last themselves; how many of these. Pure. */
+int inventory_fit(json_t *interfaces, size_t most_bytes);
 
 #endif

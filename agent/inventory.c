@@ -24,6 +24,7 @@
 
 /* The hello is one frame of WIRE_FIRST_FRAME bytes, however much a host has. */
 #define INTERFACES_MAX 256
+#define INTERFACES_BYTES (WIRE_FIRST_FRAME / 2)
 #define RDMA_MAX 64
 #define GPUS_MAX 32
 
@@ -152,16 +153,38 @@ static json_t *interface(int fd, struct mnl_socket *nl, const char *name)
 	return o;
 }
 
+static size_t bytes_of(const json_t *j)
+{
+	return json_dumpb(j, NULL, 0, JSON_COMPACT);
+}
+
+int inventory_fit(json_t *interfaces, size_t most_bytes)
+{
+	size_t n = json_array_size(interfaces), bytes = bytes_of(interfaces);
+	int dropped = 0;
+
+	for (size_t i = n; i-- > 0 && bytes > most_bytes; ) {
+		json_t *o = json_array_get(interfaces, i);
+		size_t before = bytes_of(o);
+
+		json_object_del(o, "gso_max_bytes");
+		json_object_del(o, "offloads");
+		bytes -= before - bytes_of(o);
+	}
+	for (; n && bytes > most_bytes; dropped++) {
+		bytes -= bytes_of(json_array_get(interfaces, --n)) + 1;
+		json_array_remove(interfaces, n);
+	}
+	return dropped;
+}
+
 json_t *inventory_interfaces(const struct if_nameindex *all, int *left_out)
 {
 	CLEANUP_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+	struct mnl_socket *nl = NULL;
 	json_t *a = json_array();
 
-	if (nl && mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID)) {
-		mnl_socket_close(nl);
-		nl = NULL;
-	}
+	nl_open(NETLINK_ROUTE, &nl, NULL);
 	*left_out = 0;
 	for (const struct if_nameindex *i = all; i && i->if_name; i++) {
 		if (json_array_size(a) == INTERFACES_MAX)
@@ -171,6 +194,7 @@ json_t *inventory_interfaces(const struct if_nameindex *all, int *left_out)
 	}
 	if (nl)
 		mnl_socket_close(nl);
+	*left_out += inventory_fit(a, INTERFACES_BYTES);
 	return a;
 }
 

@@ -151,7 +151,7 @@ static int connect_shaperd(struct lease *l, struct bace_err *e)
 	if (l->client)
 		return 0;
 	if (!l->agent->cfg.shaperd_path)
-		return bace_fail(e, ENOTSUP, "agent was started without --shaperd: it cannot shape");
+		return bace_fail(e, ENOSYS, "agent was started without --shaperd: it cannot shape");
 	while ((rc = shaperd_connect(l->agent->cfg.shaperd_path, &l->client, e)) &&
 	       (rc == -ENOENT || rc == -ECONNREFUSED || rc == -EBUSY) && bace_mono_ns() < until && !is_dropping(l))
 		usleep(RETRY_US);

@@ -7,7 +7,7 @@
 
 #include <libmnl/libmnl.h>
 
-#include "agent/agent.h"
+#include "agent/monitor/monitor.h"
 #include "common/json.h"
 
 struct route {
@@ -48,7 +48,7 @@ static int on_route(const struct nlmsghdr *nlh, void *arg)
 /* An address that there is no route to, or that is none, leaves *out empty. */
 static void look_up(struct mnl_socket *s, const char *addr, unsigned seq, struct route *out)
 {
-	char buf[8192];
+	_Alignas(NLMSG_ALIGNTO) char buf[8192];
 	uint8_t bytes[16];
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct rtmsg *rt;
@@ -84,19 +84,18 @@ static void without_port(const char *text, char addr[64])
 
 int routes_describe(const char *controller, const json_t *addrs, json_t **answer, struct bace_err *e)
 {
-	struct mnl_socket *s = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
 	json_t *routes = json_array();
+	struct mnl_socket *s = NULL;
 	const json_t *v;
 	struct route r;
 	char addr[64];
 	size_t i;
+	int rc = nl_open(NETLINK_ROUTE, &s, e);
 
-	if (!s || mnl_socket_bind(s, 0, MNL_SOCKET_AUTOPID)) {
-		bace_fail_errno(e, errno, "routes: open a netlink socket");
-		if (s)
-			mnl_socket_close(s);
+	if (rc) {
+		bace_err_context(e, "routes");
 		json_decref(routes);
-		return -e->errnum;
+		return rc;
 	}
 	json_array_foreach(addrs, i, v) {
 		look_up(s, json_string_value(v), (unsigned)i + 1, &r);

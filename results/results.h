@@ -144,7 +144,7 @@ struct decision_row {
 	double at_s;
 	uint64_t view_digest;
 	double latency_s;
-	const char *job;		/* placed, or NULL */
+	const char *job;		/* placed or moved, or NULL */
 };
 struct skip_row {			/* what was skipped, and why */
 	const char *policy, *what, *why;
@@ -175,6 +175,9 @@ int store_add_link_truth(struct store *s, const char *run, const struct link_tru
 int store_add_disturbance(struct store *s, const char *run, const struct disturbance_row *r, struct bace_err *e);
 int store_add_plan_check(struct store *s, const char *run, const struct plan_check_row *r, struct bace_err *e);
 int store_add_placement(struct store *s, const char *run, const struct placement_row *r, int64_t *id, struct bace_err *e);
+/* The last n valid rows of that moment that a policy has, with all that belongs to them. */
+int store_drop_placements(struct store *s, const char *run, const char *policy, const char *moment, int n,
+			  struct bace_err *e);
 int store_add_step(struct store *s, const struct step_row *r, struct bace_err *e);
 int store_add_transfer(struct store *s, const struct transfer_row *r, struct bace_err *e);
 int store_add_transfer_step(struct store *s, const struct transfer_step_row *r, struct bace_err *e);

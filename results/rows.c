@@ -225,6 +225,26 @@ int store_add_placement(struct store *s, const char *run, const struct placement
 	return rc;
 }
 
+int store_drop_placements(struct store *s, const char *run, const char *policy, const char *moment, int n,
+			  struct bace_err *e)
+{
+	sqlite3_stmt *q;
+	int rc = store_query(s, "DELETE FROM placement WHERE id IN (SELECT id FROM placement WHERE run_id = ?1 AND policy"
+			     " = ?2 AND moment = ?3 AND valid ORDER BY id DESC LIMIT ?4)", run, &q, e);
+
+	if (rc)
+		return rc;
+	sqlite3_bind_text(q, 2, policy, -1, SQLITE_STATIC);
+	sqlite3_bind_text(q, 3, moment, -1, SQLITE_STATIC);
+	sqlite3_bind_int(q, 4, n);
+	if (sqlite3_step(q) != SQLITE_DONE)
+		rc = store_fail(s, e, "remove");
+	sqlite3_finalize(q);
+	/* Their numbers may be given again. */
+	s->ops.placement = s->sim_ops.placement = 0;
+	return rc;
+}
+
 int store_add_step(struct store *s, const struct step_row *r, struct bace_err *e)
 {
 	return store_insert(s, INSERT_STEP, e, "iiddd", r->placement_id, (int64_t)r->step, r->step_s,

@@ -3,9 +3,10 @@
 #include "common/common.h"
 
 /*
- * One entry a version; entries are never edited, only added. The comment after
- * a name, "unit; meaning", is kept by SQLite in the file itself: `.schema` and
- * the data dictionary both read it from there.
+ * One entry a version; entries are never edited, only added, in SQL that SQLite 3.34
+ * takes (no DROP COLUMN). The comment after a name, "unit; meaning", is kept by SQLite
+ * in the file itself: `.schema` and the data dictionary both read it from there. Words
+ * of a comment may be mended: stores of before keep the old ones.
  */
 static const char version_1[] =
 "CREATE TABLE run /* One execution of an experiment. */ (\n"
@@ -129,7 +130,7 @@ static const char version_1[] =
 "  at_s /* s; Simulated time. */ REAL,\n"
 "  view_digest /* -; 64-bit digest of what the policy was told, hexadecimal. */ TEXT,\n"
 "  latency_s /* s; How long it took to decide. */ REAL,\n"
-"  job /* -; Placed; empty: none. */ TEXT\n"
+"  job /* -; Placed or moved; empty: none. */ TEXT\n"
 ");\n"
 "CREATE TABLE skip /* What was left out or failed. */ (\n"
 "  run_id /* -; Run. */ TEXT NOT NULL REFERENCES run(id) ON DELETE CASCADE,\n"
@@ -179,7 +180,7 @@ static const char version_2[] =
 "CREATE TABLE monitor_sample /* What monitoring saw. */ (\n"
 "  run_id /* -; Run. */ TEXT NOT NULL REFERENCES run(id) ON DELETE CASCADE,\n"
 "  at_s /* s; Testbed time since the run began. */ REAL,\n"
-"  host /* -; Host that measured. */ TEXT,\n"
+"  host /* -; Host that measured; empty: no one host sees all of a link. */ TEXT,\n"
 "  method /* -; counters, tcp_info, probe. */ TEXT,\n"
 "  src /* -; Region that sends. */ TEXT,\n"
 "  dst /* -; Region that receives. */ TEXT,\n"
@@ -250,15 +251,14 @@ static const char version_4[] =
 ");\n"
 "CREATE INDEX disturbance_run ON disturbance(run_id);\n";
 
-/* What was computed for links, how late delays were. No one host sees all of a link. */
+/* What was computed for links, how late delays were. */
 static const char version_5[] =
 "ALTER TABLE link_truth ADD COLUMN burst_bytes /* B; Of its class, as shaped; empty: without a testbed. */ REAL;\n"
 "ALTER TABLE link_truth ADD COLUMN queue_bytes /* B; Of the bottleneck queue, as shaped. */ REAL;\n"
 "ALTER TABLE link_truth ADD COLUMN gso_max_bytes /* B; Largest packet that its senders' devices make; empty: theirs. */ REAL;\n"
 "ALTER TABLE link_truth ADD COLUMN initcwnd_segments /* 1; Initial windows on its senders' routes; empty: the kernel's. */ INTEGER;\n"
 "ALTER TABLE link_truth ADD COLUMN delay_limit_packets /* 1; That its delay holds at most; empty: no delay. */ INTEGER;\n"
-"ALTER TABLE placement ADD COLUMN delay_lateness_p99_s /* s; 99th percentile of the lateness of the cell's delay lines, the worst gateway's, testbed time; empty: none. */ REAL;\n"
-"ALTER TABLE monitor_sample DROP COLUMN host;\n";
+"ALTER TABLE placement ADD COLUMN delay_lateness_p99_s /* s; 99th percentile of the lateness of the cell's delay lines, the worst gateway's, testbed time; empty: none, or measured by an earlier run. */ REAL;\n";
 
 const char *const store_migrations[] = { version_1, version_2, version_3, version_4, version_5 };
 const int store_version = (int)ARRAY_LEN(store_migrations);

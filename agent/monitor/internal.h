@@ -102,7 +102,6 @@ struct probe_report {
 #define PROBE_REPORT_MAGIC 0x62637231u
 
 /* ---- nl.c ---- */
-int nl_open(int bus, struct mnl_socket **out, struct bace_err *e);
 /* cb returns MNL_CB_OK or MNL_CB_ERROR with errno set. */
 int nl_dump(struct mnl_socket *s, struct nlmsghdr *req, mnl_cb_t cb, void *arg, struct bace_err *e);
 /* Part of it: one datagram of an answer. 1: there is more, 0: that was all, -errno. */

@@ -13,6 +13,7 @@
 #include "agent/agent.h"
 
 struct monitor;
+struct mnl_socket;
 
 int monitor_open(struct agent *a, struct monitor **out, struct bace_err *e);
 /* NULL is allowed. */
@@ -24,6 +25,9 @@ int monitor_configure(struct monitor *m, struct wire_reader *r, json_t **answer)
 void monitor_stop(struct monitor *m);
 /* What bace-shaperd counted, asked for by the class source. */
 void monitor_take_shaper(struct monitor *m, const struct shape_stats *s);
+
+/* A netlink socket, bound. */
+int nl_open(int bus, struct mnl_socket **out, struct bace_err *e);
 
 /* Counters of energy of now: [source, device, microjoules, range or 0], each. */
 json_t *power_energy(void);

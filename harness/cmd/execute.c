@@ -66,7 +66,7 @@ int execute(const struct cmd_globals *g, struct execution *x, struct experiment 
 	signals_catch();
 	rc = store ? run_experiment(exp, &x->o, id, &e) : bace_fail(&e, ENOMEM, "out of memory");
 	live_end(&live);
-	if (id[0] && (!rc || rc == -EBADMSG || rc == -ENOTEMPTY))
+	if (id[0] && (!rc || rc == -EBADMSG || rc == -ENOMSG || rc == -ENOTEMPTY))
 		shown = present(g, x, id);
 	if (rc)
 		return cmd_error(x->command, cmd_exit_of(rc, id[0]), "%s", e.msg);

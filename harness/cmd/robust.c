@@ -341,15 +341,16 @@ static int on_testbed(const struct cmd_globals *g, struct args *a, const struct 
 {
 	CLEANUP_FREE char *store = g->store ? strdup(g->store) : store_default_path();
 	struct bace_err e = { 0 };
+	bool began = false;
 	int rc;
 
 	a->testbed.n_seeds = a->has_seeds ? a->o.n_seeds : 1;
 	rc = store ? robust_on_testbed(exp, &a->testbed, &(struct run_options){ .self = g->self, .command = g->line,
-		.store_path = store, .reports = a->reports, .on_progress = g->quiet ? NULL : say }, g->json, stdout, &e) :
+		.store_path = store, .reports = a->reports, .on_progress = g->quiet ? NULL : say }, g->json, stdout, &began, &e) :
 		bace_fail(&e, ENOMEM, "out of memory");
 	if (!rc)
 		return BACE_EXIT_OK;
-	return cmd_error(&cmd_robust, cmd_exit_of(rc, true), "%s", e.msg);
+	return cmd_error(&cmd_robust, cmd_exit_of(rc, began), "%s", e.msg);
 }
 
 static int run(const struct cmd_globals *g, int argc, char **argv)

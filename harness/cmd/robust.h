@@ -18,8 +18,8 @@ struct robust_testbed {
 };
 
 /* Every policy under the exact view and under each of o's, measured; a run of
- * the store each. json: in place of the table, when all is done. */
+ * the store each. json: in place of the table, when all is done. *began: there is one. */
 int robust_on_testbed(const struct experiment *exp, const struct robust_testbed *o, const struct run_options *run,
-		      bool json, FILE *to, struct bace_err *e);
+		      bool json, FILE *to, bool *began, struct bace_err *e);
 
 #endif

@@ -22,6 +22,7 @@ struct testbed_run {
 	struct totals *totals;		/* [policy] */
 	struct robust_pair *pairs;
 	int n_pairs;
+	bool began;			/* there is a run of it in the store */
 	json_t *rows;			/* NULL: a table */
 	FILE *to;
 };
@@ -65,9 +66,10 @@ static int run_view(struct testbed_run *t, const struct view_spec *view, uint64_
 			t->run.on_progress(t->run.arg, "again: what was valid is not measured again");
 		*e = (struct bace_err){ 0 };
 		rc = run_experiment(&exp, &t->run, id, e);
+		t->began |= id[0] != '\0';
 	}
-	/* A job that never ended is a dash in the table. */
-	return rc && rc != -ENOTEMPTY ? rc : read_totals(t, id, e);
+	/* A job that never ended is a dash in the table; a question without an answer is in the store. */
+	return rc && rc != -ENOTEMPTY && rc != -ENOMSG ? rc : read_totals(t, id, e);
 }
 
 static double gain(double subject, double baseline)
@@ -199,7 +201,7 @@ static int on_testbed(struct testbed_run *t, struct totals *exact, struct totals
 }
 
 int robust_on_testbed(const struct experiment *exp, const struct robust_testbed *o, const struct run_options *run,
-		      bool json, FILE *to, struct bace_err *e)
+		      bool json, FILE *to, bool *began, struct bace_err *e)
 {
 	struct testbed_run t = { .exp = exp, .o = o, .run = *run, .to = to };
 	CLEANUP_FREE struct totals *exact = calloc((size_t)exp->n_policies, sizeof(*exact));
@@ -215,6 +217,7 @@ int robust_on_testbed(const struct experiment *exp, const struct robust_testbed 
 		return rc;
 	t.rows = json ? json_array() : NULL;
 	rc = json && !t.rows ? bace_fail(e, ENOMEM, "out of memory") : on_testbed(&t, exact, now, e);
+	*began = t.began;
 	json_decref(t.rows);
 	free(t.pairs);
 	return rc;

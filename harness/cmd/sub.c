@@ -21,6 +21,7 @@ static void help(const struct command *c, FILE *to)
 int cmd_sub(const struct command *c, const struct cmd_globals *g, int argc, char **argv)
 {
 	const char *names[SUBCOMMANDS_MAX], *near;
+	char name[64];
 	size_t n = 0;
 
 	if (argc < 2) {
@@ -33,8 +34,11 @@ int cmd_sub(const struct command *c, const struct cmd_globals *g, int argc, char
 	}
 	for (; c->subcommands[n] && n < SUBCOMMANDS_MAX; n++) {
 		names[n] = word_of(c, c->subcommands[n]);
-		if (!strcmp(argv[1], names[n]))
-			return c->subcommands[n]->run(g, argc - 1, argv + 1);
+		if (strcmp(argv[1], names[n]))
+			continue;
+		snprintf(name, sizeof(name), "bace %s", c->subcommands[n]->name);
+		argv[1] = name;		/* getopt's errors begin with it */
+		return c->subcommands[n]->run(g, argc - 1, argv + 1);
 	}
 	near = bace_nearest(argv[1], names, n);
 	return cmd_misuse(c, "no subcommand `%s'%s%s%s", argv[1], near ? "; did you mean `" : "", near ? near : "",

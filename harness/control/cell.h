@@ -113,6 +113,9 @@ void cell_launch(struct cell_run *r);
 void cell_connect(struct cell_run *r);
 void cell_go(struct cell_run *r);
 
+/* What was counted towards a region; NULL: nothing. */
+const struct shape_stat *cell_class_of(const struct shape_stats *s, int region);
+
 /* ---- cell_loss.c ---- */
 /* Do `lost' packets fit a loss of that share of all, each by itself, when `came' more
  * came through? bundle: so many of those at most may have been one to what loses them.

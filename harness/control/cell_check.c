@@ -25,7 +25,7 @@
 #define BARRIER_NS 5000000
 #define BARRIER_OF_STEP 0.05
 
-static const struct shape_stat *class_of(const struct shape_stats *s, int region)
+const struct shape_stat *cell_class_of(const struct shape_stats *s, int region)
 {
 	for (int i = 0; i < s->n; i++)
 		if (s->v[i].region == region)
@@ -56,8 +56,8 @@ static bool count_class(const struct cell_run *r, struct tb_link_check *l)
 
 	for (int i = 0; i < r->c->n_hosts; i++) {
 		const struct host *h = &r->c->hosts[i];
-		const struct shape_stat *a = class_of(&r->stats[READ_BEFORE][i], l->dst);
-		const struct shape_stat *b = class_of(&r->stats[READ_AFTER][i], l->dst);
+		const struct shape_stat *a = cell_class_of(&r->stats[READ_BEFORE][i], l->dst);
+		const struct shape_stat *b = cell_class_of(&r->stats[READ_AFTER][i], l->dst);
 
 		if (h->spec->region != l->src || !a || !b)
 			continue;
@@ -106,8 +106,8 @@ static void check_delayed(struct cell_run *r, const struct tb_link_check *l)
 
 	for (int i = 0; i < r->c->n_hosts && l->wire_bytes; i++) {
 		const struct host *h = &r->c->hosts[i];
-		const struct shape_stat *a = class_of(&r->stats[READ_BEFORE][i], l->src);
-		const struct shape_stat *b = class_of(&r->stats[READ_AFTER][i], l->src);
+		const struct shape_stat *a = cell_class_of(&r->stats[READ_BEFORE][i], l->src);
+		const struct shape_stat *b = cell_class_of(&r->stats[READ_AFTER][i], l->src);
 
 		for (int k = 0; h->spec->region == l->dst && a && b && k < h->spec->shape.n_links; k++) {
 			const struct shape_link *s = &h->spec->shape.links[k];

@@ -47,19 +47,11 @@ static double bundle_of(const struct cell_run *r, const struct shape_spec *s, in
 	return fmax(1, ceil(most / (s->mtu - HEADERS)));
 }
 
-static const struct shape_stat *stat_of(const struct shape_stats *s, int region)
-{
-	for (int i = 0; i < s->n; i++)
-		if (s->v[i].region == region)
-			return &s->v[i];
-	return NULL;
-}
-
 static void check_link(struct cell_run *r, const struct host *h, const struct shape_link *l)
 {
 	const struct shape_spec *s = &h->spec->shape;
-	const struct shape_stat *a = stat_of(&r->stats[READ_BEFORE][h->index], l->region);
-	const struct shape_stat *b = stat_of(&r->stats[READ_AFTER][h->index], l->region);
+	const struct shape_stat *a = cell_class_of(&r->stats[READ_BEFORE][h->index], l->region);
+	const struct shape_stat *b = cell_class_of(&r->stats[READ_AFTER][h->index], l->region);
 	double came, lost;
 
 	if (!a || !b)

@@ -20,6 +20,7 @@
 #define SOCKET_DIR "/run/bace"
 #define HELLO_TIMEOUT_S 30.0
 #define SHAPERD_TIMEOUT_NS 30000000000
+#define MEND_TRIES 2
 
 /* Everything the inner process holds; one, for the life of PID 1. */
 struct inner {
@@ -221,9 +222,15 @@ static int mend(struct inner *in, struct bace_err *e)
 	if (!any || rc)
 		return rc;
 	rc = wait_shaperds(in, e);
-	if (!rc)
+	if (rc)
+		return rc;
+	/* An agent that is gone is there until its connection ends. */
+	for (int t = 0; !t || (t < MEND_TRIES && (rc == -ECONNRESET || rc == -ENOTCONN)); t++) {
 		rc = controller_wait_hosts(in->controller, HELLO_TIMEOUT_S, e);
-	return rc ? rc : controller_plan(in->controller, e);
+		if (!rc)
+			rc = controller_plan(in->controller, e);
+	}
+	return rc;
 }
 
 static json_t *serve_run(struct inner *in, const json_t *req, struct bace_err *e)

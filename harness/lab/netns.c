@@ -54,7 +54,19 @@ int netns_enter(const struct netns *n, struct bace_err *e)
 
 int netns_show_interfaces(void)
 {
-	return unshare(CLONE_NEWNS) || mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) ? -errno : 0;
+	CLEANUP_CLOSE int groups = -1;
+	char from[32];
+
+	if (unshare(CLONE_NEWNS))
+		return -errno;
+	groups = open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL))
+		return -errno;
+	/* By which hwloc knows what processors are allowed. */
+	snprintf(from, sizeof(from), "/proc/self/fd/%d", groups);
+	if (groups >= 0 && mount(from, "/sys/fs/cgroup", NULL, MS_BIND | MS_REC, NULL))
+		return -errno;
+	return 0;
 }
 
 void netns_close(struct netns *n)

@@ -127,8 +127,11 @@ static int counting_step_times(struct oracle *base, const struct moment *m, stru
 			       struct bace_err *e)
 {
 	struct counting *c = (struct counting *)base;
-	int rc = count(c, m, e);
+	int rc;
 
+	if (c->run->look_until_ns && bace_mono_ns() >= c->run->look_until_ns)
+		return bace_fail(e, ETIME, "event simulation: not in the time it has");
+	rc = count(c, m, e);
 	preflight_see(c->run, m);
 	return rc ? rc : c->run->event_sim->step_times(c->run->event_sim, m, out, e);
 }

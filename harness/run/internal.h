@@ -20,7 +20,7 @@ struct measured_moment {
 	char why[256];
 	int n;
 	struct measured_job *jobs;	/* in order of the key */
-	int *written;			/* [n_policies] rows of each, from before it is tried again */
+	int *written;			/* [n_policies] times each has its rows, from before it is tried again */
 	double delay_late_s;		/* 99th percentile of its cell's delay lines, testbed time; NAN: none */
 };
 
@@ -28,7 +28,7 @@ struct measured_moment {
 struct decided {
 	double at_s, latency_s;
 	uint64_t view_digest;
-	int job;			/* placed; -1: none */
+	int job;			/* placed or moved; -1: none */
 };
 
 struct run {
@@ -57,11 +57,13 @@ struct run {
 	struct link_reports reports;	/* over_truth is NULL until agents were asked */
 	int n_links;			/* present; counted with the first report */
 	uint8_t *used;			/* [n_regions^2]: some placement crosses this link */
-	int n_bad;			/* links out of tolerance, policies that failed or did not answer */
+	int n_bad;			/* links out of tolerance, policies that failed */
 	int n_spoilt;			/* of them, policies that ended at a cell that did not count */
+	int n_unanswered;		/* simulations in which a policy did not answer */
 	int n_unfinished;		/* simulations in which some job never finished */
 	double most_packets;		/* a second, of any moment simulated */
 	const char *busiest;		/* label of the policy whose it is; NULL: none */
+	int64_t look_until_ns;		/* simulate for no longer; 0: to the end */
 	int n_cells;			/* run on the testbed */
 	int cells_expected;
 };
@@ -93,6 +95,8 @@ void run_progress(const struct run *r, const char *fmt, ...) BACE_PRINTF(2, 3);
 /* The oracle that asks the testbed; borrowed by the event loop, owned by r. */
 int measured_oracle(struct run *r, struct oracle **out, struct bace_err *e);
 void measured_moments_free(struct run *r);
+/* Rows of the current policy's first try that its second did not come through. */
+int measured_forget(struct run *r, struct bace_err *e);
 /* 0 if found in this run, or (reuse) in the store. */
 const struct measured_moment *measured_find(const struct run *r, const char *key);
 
@@ -117,6 +121,8 @@ bool packets_note(const struct testbed_spec *t, const char *policy, double packe
 		  char *buf, size_t cap);
 /* Keeps the most that was seen, and whose it is. */
 void preflight_see(struct run *r, const struct moment *m);
+/* By simulating all policies but external ones, until then. */
+void preflight_simulate(struct run *r, int64_t until_ns);
 void preflight_packets(const struct run *r, enum backend_kind backend, run_note_fn *note, void *arg);
 void preflight_buffers(const struct experiment *exp, const struct lab_traffic *t, run_note_fn *note, void *arg);
 

@@ -233,6 +233,21 @@ static int record_known(struct measured *o, const struct moment *m, const struct
 	return rc;
 }
 
+int measured_forget(struct run *r, struct bace_err *e)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < r->n_moments; i++) {
+		struct measured_moment *mm = &r->moments[i];
+
+		if (!mm->valid || !mm->written[r->at])
+			continue;
+		rc = store_drop_placements(r->store, r->id, r->policy, mm->key, mm->written[r->at] * mm->n, e);
+		mm->written[r->at] = 0;
+	}
+	return rc;
+}
+
 static int measured_step_times(struct oracle *base, const struct moment *m,
 			       struct step_estimate *out, struct bace_err *e)
 {

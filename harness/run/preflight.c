@@ -14,6 +14,8 @@
 /* Mean size of what TCP sends as one packet, in frames, unless the device is told
  * less: 30 links of 20 Mbit/s carry 31,000 packets a second of frames of 1514 bytes. */
 #define FRAMES_PER_PACKET 1.6
+/* Of what is not simulated by then nothing is said. */
+#define LOOK_NS 2000000000
 
 /* ---- packets ---- */
 
@@ -35,7 +37,7 @@ double moment_packets_per_s(const struct moment *m, const struct lab_traffic *t)
 		return NAN;
 	for (int i = 0; i < m->n; i++) {
 		const struct placement *p = m->placements[i];
-		double bps = placement_demand_bps(m->exp, m->models, p) * (wraps ? m->exp->interleave : 1);
+		double bps = placement_reservation_bps(m->exp, m->models, p);
 
 		for (int k = 0; k < path_boundaries(p, wraps); k++) {
 			size_t a = (size_t)p->parts[k].region, b = (size_t)p->parts[(k + 1) % p->n_parts].region;
@@ -157,15 +159,16 @@ void preflight_buffers(const struct experiment *exp, const struct lab_traffic *t
 
 /* ---- without a run ---- */
 
-static void simulate_busiest(struct run *r)
+void preflight_simulate(struct run *r, int64_t until_ns)
 {
 	struct oracle *counting = NULL;
 	struct bace_err e;
 
-	if (oracle_event_sim(r->exp->schedule, r->exp->interleave, r->exp->overlap, &r->event_sim, &e) ||
+	if ((!r->event_sim && oracle_event_sim(r->exp->schedule, r->exp->interleave, r->exp->overlap, &r->event_sim, &e)) ||
 	    counting_oracle(r, &counting, &e))
 		return;
-	for (int i = 0; i < r->exp->n_policies; i++) {
+	r->look_until_ns = until_ns;
+	for (int i = 0; i < r->exp->n_policies && bace_mono_ns() < until_ns; i++) {
 		const struct policy_spec *spec = &r->exp->policies[i];
 		struct cluster_result res = { 0 };
 		struct policy *policy = NULL;
@@ -192,7 +195,7 @@ void run_notes(const struct experiment *exp, run_note_fn *note, void *arg)
 		return;
 	traffic_of(exp, &r.models, &r.traffic);
 	preflight_buffers(exp, &r.traffic, note, arg);
-	simulate_busiest(&r);
+	preflight_simulate(&r, bace_mono_ns() + LOOK_NS);
 	preflight_packets(&r, exp->testbed.backend, note, arg);
 	oracle_destroy(r.event_sim);
 	job_models_free(&r.models);

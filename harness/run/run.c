@@ -340,7 +340,10 @@ int run_experiment(const struct experiment *exp, const struct run_options *o, ch
 		rc = begin(&r, e);
 	if (!rc)
 		rc = execute(&r, e);
-	if (!rc && r.n_unfinished && !r.n_bad)
+	if (!rc && !r.n_bad && r.n_unanswered)
+		rc = bace_fail(e, ENOMSG, "policies did not answer under %d of the policies and oracles; see `bace show %s'",
+			       r.n_unanswered, r.id);
+	if (!rc && !r.n_bad && r.n_unfinished)
 		rc = bace_fail(e, ENOTEMPTY, "jobs did not finish under %d of the policies and oracles; see `bace show %s'",
 			       r.n_unfinished, r.id);
 	if (!rc && r.n_bad)

@@ -45,8 +45,8 @@ struct run_options {
 
 /* Returns 0 when every policy was run by every oracle asked for, all jobs
  * finished and every cell counted in the end; -ENOTEMPTY when some job did not
- * finish, -EBADMSG when a policy, link or cell failed, or a policy did not answer
- * (the store says which, and why);
+ * finish, -ENOMSG when a policy left a question without an answer, -EBADMSG when a
+ * policy, link or cell failed (the store says which, and why);
  * -ECANCELED; other -errno when nothing could be run. *id is the run's, also
  * after a failure (empty when none was begun). */
 int run_experiment(const struct experiment *exp, const struct run_options *o, char id[32],
@@ -60,7 +60,7 @@ int run_check(const struct experiment *exp, struct bace_err *e);
 
 /* What a measured run allows and may surprise, a sentence each: bottleneck queues
  * that are too small, more packets a second than a lab on this machine carries.
- * Simulates all policies but external ones. */
+ * Simulates all policies but external ones, for two seconds at most. */
 typedef void run_note_fn(void *arg, const char *text);
 void run_notes(const struct experiment *exp, run_note_fn *note, void *arg);
 

@@ -48,7 +48,7 @@ static int note_unfinished(struct run *r, const struct cluster_result *res, stru
 }
 
 /* A program that did not answer was asked in vain: nothing was placed then that
- * might have been. */
+ * might have been. Of a simulation that is run once more, the second counts. */
 static int note_unanswered(struct run *r, const struct policy *p, struct bace_err *e)
 {
 	const char *last = NULL;
@@ -59,7 +59,7 @@ static int note_unanswered(struct run *r, const struct policy *p, struct bace_er
 		return 0;
 	snprintf(what, sizeof(what), "%s: %lld question%s not answered", r->oracle, (long long)n, n == 1 ? "" : "s");
 	run_progress(r, "%s by %s: %s", r->policy, what, last);
-	r->n_bad++;
+	r->n_unanswered++;
 	return record_skip(r, r->policy, what, last, e);
 }
 
@@ -90,7 +90,7 @@ static int simulate(struct run *r, const struct policy_spec *spec, struct oracle
 		rc = record_outcomes(r, &res, e);
 	if (!rc)
 		rc = note_unfinished(r, &res, e);
-	said = note_unanswered(r, policy, rc ? &unsaid : e);
+	said = rc == -EBADMSG && !r->again ? 0 : note_unanswered(r, policy, rc ? &unsaid : e);
 	cluster_result_free(&res);
 	policy_destroy(policy);
 	return rc ? rc : said;
@@ -120,7 +120,7 @@ static int attempt(struct run *r, int at, bool again, struct oracle *o, struct b
 	r->again = again;
 	rc = simulate(r, &r->exp->policies[at], o, &why);
 	if (!rc)
-		return 0;
+		return again ? measured_forget(r, e) : 0;
 	if (ends_the_run(rc)) {
 		*e = why;
 		return rc;
@@ -141,7 +141,8 @@ int simulate_all(struct run *r, struct oracle *o, struct bace_err *e)
 		if (rc > 0)
 			left[i] = true;
 	}
-	/* What spoilt a cell may have passed by now; what did count is not run again. */
+	/* What spoilt a cell may have passed by now; what did count is not run again. Told
+	 * otherwise by then, it may place jobs elsewhere. */
 	for (int i = 0; rc >= 0 && i < r->exp->n_policies; i++)
 		if (left[i])
 			rc = attempt(r, i, true, o, e);

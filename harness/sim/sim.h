@@ -162,7 +162,7 @@ struct cluster_sim {
 	/* Observers, may be NULL. on_start: also after a move. */
 	void (*on_start)(void *arg, double now_s, const struct placement *p, double predicted_step_s);
 	void (*on_finish)(void *arg, double now_s, int job);
-	/* placed_job is -1 when the policy placed nothing. */
+	/* placed_job: placed or moved; -1: neither. */
 	void (*on_decision)(void *arg, double now_s, uint64_t view_digest, double latency_s, int placed_job);
 	void *arg;
 };

@@ -38,6 +38,13 @@ def scales(program, profiles, directory, most=0.12):
 
 
 def testbed(program, profiles, directory):
+    # What keeps it from beginning is no failure of a run.
+    damaged = os.path.join(directory, "damaged.db")
+    with open(damaged, "wb") as f:
+        f.write(b"no database" * 1000)
+    p = subprocess.run([program, "--store", damaged, "robust", os.path.join(profiles, "experiments", "tiny.cfg"),
+                        "--testbed", "20ms:30"], capture_output=True, text=True, check=False)
+    assert p.returncode == 2 and damaged in p.stderr, p.stderr
     p = bace(program, "--json", "--store", os.path.join(directory, "x.db"), "robust",
              os.path.join(profiles, "experiments", "tiny.cfg"), "--testbed", "20ms:30", "--reports")
     gains = json.loads(p.stdout)["gains"]

@@ -78,6 +78,8 @@ static void check_lab(struct lab *l)
 	int own = run_in(a, "test \"$(ls /sys/class/net | grep -v bonding_masters)\" = \"$(ip -o link | sed 's/^[0-9]*: \\([^:@]*\\).*/\\1/' | sort)\"", out);
 
 	check(!own || own == SYS_REFUSED, "/sys shows a-0's own interfaces");
+	if (!own && !access("/sys/fs/cgroup/cgroup.procs", F_OK))
+		check(!run_in(a, "test -e /sys/fs/cgroup/cgroup.procs", out), "/sys keeps the control groups");
 	if (own == SYS_REFUSED)
 		printf("skipped in part: lab-build: a sysfs of a namespace's own is refused here\n");
 	/* Between regions there is no way but through both gateways and the core. */

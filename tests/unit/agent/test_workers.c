@@ -341,6 +341,36 @@ static void test_many_interfaces(void **state)
 	json_decref(j);
 }
 
+static size_t bytes_of(const json_t *j)
+{
+	return json_dumpb(j, NULL, 0, JSON_COMPACT);
+}
+
+/* As long as the kernel lets them be, all of them. */
+static void test_long_interfaces(void **state)
+{
+	json_t *j = json_array();
+	int dropped;
+
+	for (int i = 0; i < 256; i++)
+		json_array_append_new(j, json_pack("{s:s,s:i,s:I,s:s,s:i,s:s}", "name", "enp175s0f1v1023", "mtu", 2147483647,
+			"speed_mbps", (json_int_t)4294967294, "driver", "a_driver_of_thirty_one_letters_", "gso_max_bytes",
+			524280, "offloads", "tso,gso,gro"));
+	assert_true(bytes_of(j) > WIRE_FIRST_FRAME / 2);
+	assert_int_equal(inventory_fit(j, WIRE_FIRST_FRAME / 2), 0);
+	assert_true(bytes_of(j) <= WIRE_FIRST_FRAME / 2);
+	assert_int_equal(json_array_size(j), 256);
+	/* No more went than had to. */
+	assert_int_equal(json_object_size(json_array_get(j, 0)), 6);
+	assert_int_equal(json_object_size(json_array_get(j, 255)), 4);
+	assert_true(bytes_of(j) > WIRE_FIRST_FRAME / 2 - 100);
+	dropped = inventory_fit(j, 1000);
+	assert_int_equal(json_array_size(j) + (size_t)dropped, 256);
+	assert_true(json_array_size(j) > 0 && bytes_of(j) <= 1000);
+	assert_int_equal(inventory_fit(j, 1000), 0);
+	json_decref(j);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -353,6 +383,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_binder),
 		cmocka_unit_test(test_many_interfaces),
+		cmocka_unit_test(test_long_interfaces),
 	};
 
 	if (argc != 2)

@@ -28,6 +28,9 @@ def check(ok, what):
         sys.exit(what)
 
 
+# getopt's own errors, too, begin with who says it.
+check(run("shape", "plan", "--nope", want=2).stderr.startswith("bace shape plan: "), "who says it")
+
 # An experiment that check accepts, whatever is asked for; never over a file.
 run("init", "--cluster", "tiny", "--jobs", "tiny", "--policies", "bace,ldf", "m.cfg")
 run("check", "m.cfg")

@@ -12,8 +12,9 @@
 #include <sqlite3.h>
 
 #include "agent/wire/wire.h"
+#include "config.h"
 #include "fake_bed.h"
-#include "harness/run/run.h"
+#include "harness/run/internal.h"
 
 static const char *tiny;	/* the experiment's file */
 
@@ -78,6 +79,8 @@ static int teardown(void **state)
 		snprintf(path, sizeof(path), "%s%s", b->store, (const char *[]){ "", "-wal", "-shm", "" }[i]);
 		unlink(i < 3 ? path : b->key);
 	}
+	snprintf(path, sizeof(path), "%s/asked", b->dir);
+	rmdir(path);
 	rmdir(b->dir);
 	experiment_free(&b->exp);
 	free(b);
@@ -137,7 +140,7 @@ static void an_answer_that_never_comes_is_kept(void **state)
 	snprintf(p->name, sizeof(p->name), "external");
 	p->command = strdup("exit 3");
 	p->timeout_s = 5;
-	assert_int_equal(run(b), -EBADMSG);
+	assert_int_equal(run(b), -ENOMSG);
 	/* Once as each of the two jobs comes. */
 	assert_true(number(b, "SELECT count(*) FROM skip WHERE run_id = ?1 AND policy = 'ldf' AND what ="
 			   " 'closed-form: 2 questions not answered' AND why <> ''") == 1);
@@ -166,6 +169,69 @@ static void a_policy_is_tried_again(void **state)
 	assert_true(number(b, "SELECT count(*) FROM placement WHERE run_id = ?1 AND valid") == rows);
 	/* The decisions are of the simulation that went through. */
 	assert_true(number(b, "SELECT count(*) FROM decision WHERE run_id = ?1 AND oracle = 'measured' AND job IS NOT NULL") == 4);
+}
+
+/* Its first question on the testbed goes without an answer; a cell spoils that try anyway. */
+static void an_answer_that_comes_when_tried_again(void **state)
+{
+	struct bench *b = *state;
+	struct policy_spec *p = &b->exp.policies[0];
+	int rc;
+
+	snprintf(p->name, sizeof(p->name), "external");
+	if (asprintf(&p->command, "test -n \"$BACE_TEST_MEASURING\" && mkdir %s/asked 2>/dev/null && exit 3;"
+		     " exec python3 " BACE_SOURCE_ROOT "/profiles/policies/largest_region.py", b->dir) < 0)
+		fail();
+	p->timeout_s = 60;
+	b->exp.n_policies = 1;
+	fake_bed = (struct fake_bed){ .spoil_from = 1, .spoil_to = 2 };
+	rc = run(b);
+	b->exp.n_policies = 2;
+	if (rc)
+		fail_msg("%s\n%s", b->e.msg, b->said);
+	assert_non_null(strstr(b->said, "tried again"));
+	snprintf(b->said, sizeof(b->said), "%s/asked", b->dir);
+	assert_int_equal(access(b->said, F_OK), 0);
+	assert_true(number(b, "SELECT count(*) FROM skip") == 0);
+}
+
+/* The second cell is spoilt, and by then agents say that links are slow: jobs go elsewhere. */
+static void a_policy_is_told_otherwise_when_tried_again(void **state)
+{
+	struct bench *b = *state;
+	int rc;
+
+	b->exp.n_policies = 1;
+	b->exp.jobs[1].micro_batches = 2;	/* else the two are one moment */
+	b->o.reports = true;
+	fake_bed = (struct fake_bed){ .spoil_from = 2, .spoil_to = 3, .slow_from = 3 };
+	rc = run(b);
+	b->exp.n_policies = 2;
+	if (rc)
+		fail_msg("%s\n%s", b->e.msg, b->said);
+	assert_non_null(strstr(b->said, "tried again"));
+	/* What was measured first is there to be used again, and is no longer that policy's. */
+	assert_true(number(b, "SELECT count(*) FROM moment WHERE moment NOT IN (SELECT moment FROM placement)") == 1);
+	assert_true(number(b, "SELECT count(DISTINCT job) FROM placement WHERE valid") == 2);
+	assert_true(number(b, "SELECT count(*) FROM placement p WHERE valid AND NOT EXISTS (SELECT 1 FROM job_outcome o WHERE"
+			   " o.oracle = 'measured' AND o.job = p.job AND o.placement = p.placement)") == 0);
+	assert_true(number(b, "SELECT count(*) FROM step WHERE placement_id NOT IN (SELECT id FROM placement)") == 0);
+}
+
+/* `bace check' simulates for no longer than it is given. */
+static void a_look_ends(void **state)
+{
+	struct bench *b = *state;
+	struct run r = { .exp = &b->exp };
+
+	assert_int_equal(job_models_build(&b->exp, &r.models, &b->e), 0);
+	traffic_of(&b->exp, &r.models, &r.traffic);
+	preflight_simulate(&r, bace_mono_ns());
+	assert_true(!r.busiest && !r.cells_expected);
+	preflight_simulate(&r, INT64_MAX);
+	assert_true(r.busiest && r.cells_expected > 0);
+	oracle_destroy(r.event_sim);
+	job_models_free(&r.models);
 }
 
 static void a_cell_that_never_counts(void **state)
@@ -272,7 +338,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		T(decisions_are_kept), T(an_answer_that_never_comes_is_kept), T(a_policy_is_tried_again),
 		T(a_cell_that_never_counts), T(what_hosts_lack_is_kept), T(another_policy_uses_what_was_measured), T(what_was_computed_is_kept),
-		T(a_small_buffer_is_said),
+		T(a_small_buffer_is_said), T(an_answer_that_comes_when_tried_again),
+		T(a_policy_is_told_otherwise_when_tried_again), T(a_look_ends),
 	};
 
 	tiny = argv[1];
