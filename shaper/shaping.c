@@ -275,12 +275,27 @@ static void put_back(struct shaping *s, const struct shape_spec *failed, struct 
 			  first.msg, second.msg);
 }
 
+/* In whose words does this kernel refuse a netem that duplicates beside another one; NULL: it
+ * does not, or it cannot be tried. Found out once: the kernel stays the same. */
+static const char *refuses_duplicates(void)
+{
+	static struct bace_err said;
+	static bool tried;
+	int rc;
+
+	if (!tried) {
+		rc = scratch_try_duplicate(&said);
+		tried = !rc || rc == -EINVAL;
+	}
+	return tried && strstr(said.msg, "duplicating") ? said.msg : NULL;
+}
+
 /* Pitfall: since Linux 6.16, and what took its fix, netem is refused where one of several
  * on an interface duplicates, in words that speak of trees. Tried before anything changes. */
 static int check_duplicates(const struct shape_spec *spec, struct bace_err *e)
 {
 	const struct shape_link *duplicates = NULL;
-	struct bace_err said = { 0 };
+	const char *words;
 	int delayed = 0;
 
 	for (int i = 0; i < spec->n_links && spec->delay == DELAY_NETEM; i++) {
@@ -289,10 +304,10 @@ static int check_duplicates(const struct shape_spec *spec, struct bace_err *e)
 			duplicates = &spec->links[i];
 	}
 	/* Where it cannot be tried, the kernel says it in its own words. */
-	if (!duplicates || delayed < 2 || scratch_try_duplicate(&said) != -EINVAL)
+	if (!duplicates || delayed < 2 || !(words = refuses_duplicates()))
 		return 0;
 	return bace_fail(e, ENOTSUP, "link `%s': this kernel's netem does not duplicate packets beside another link's netem on one interface, only where it is the one link that is delayed (%.290s)",
-			 duplicates->name, said.msg);
+			 duplicates->name, words);
 }
 
 int shaping_apply(struct shaping *s, const struct shape_spec *spec, size_t *n_changes, struct bace_err *e)

@@ -15,6 +15,7 @@
 #define UDP_BYTES_LEAST 100
 #define UDP_BYTES_MOST 1000
 #define UDP_SECONDS_MOST 10	/* or --seconds */
+#define SECONDS_MOST 120
 #define RTT_BUDGET_S 2.0
 
 struct options {
@@ -65,8 +66,8 @@ static int take_option(int c, struct options *o)
 		o->connections = (int)v;
 		return -1;
 	case 's':
-		return number(optarg, 1, 120, &o->seconds) ? -1
-			: cmd_misuse(&cmd_shape_verify, "--seconds %s: must be 1 to 120", optarg);
+		return number(optarg, 1, SECONDS_MOST, &o->seconds) ? -1
+			: cmd_misuse(&cmd_shape_verify, "--seconds %s: must be 1 to %d", optarg, SECONDS_MOST);
 	case 'T':
 		return number(optarg, 0, 1, &o->tolerance) ? -1
 			: cmd_misuse(&cmd_shape_verify, "--tolerance %s: must be a fraction, 0 to 1", optarg);
@@ -139,9 +140,9 @@ static struct check check_goodput(const struct shape_path *p, const struct shape
 static struct check check_loss(const struct shape_path *p, uint64_t sent, uint64_t received)
 {
 	double planned = shape_planned_loss(p);
-	double half = shape_loss_half_most(planned);
+	struct shape_interval allowed = shape_loss_allowed(planned);
 	struct check c = { .what = "UDP loss", .unit = "", .planned = planned, .seen = shape_loss_interval(p, sent, received),
-			   .low = fmax(0, planned - half), .high = planned + half,
+			   .low = allowed.low, .high = allowed.high,
 			   .not_judged = p->impair.loss_corr > 0 ? "correlated loss has no simple mean"
 					 : p->impair.duplicate > 0 ? "duplicates make up for losses"
 					 : p->impair.corrupt > 0 ? "corrupt packets are dropped as well" : NULL };
@@ -188,6 +189,7 @@ struct verdict {
 	const struct options *o;
 	json_t *checks;
 	int n, bad, undecided;
+	double needed_s;		/* by an undecided loss that was given too little time; 0: by none */
 };
 
 static void tell(struct verdict *v, const char *from, const char *to, const struct check *c, const char *more)
@@ -215,12 +217,18 @@ static int udp_bytes(double bps)
 	return (int)fmin(UDP_BYTES_MOST, fmax(UDP_BYTES_LEAST, bps / 8 / UDP_PPS));
 }
 
-/* Until as many were sent as the verdict needs, if that does not take too long. */
+/* Until as many were sent as the verdict needs. */
+static double udp_seconds_needed(const struct shape_path *p, double bps)
+{
+	return fmax(1, shape_loss_packets(p) * udp_bytes(bps) * 8 / bps);
+}
+
+/* If that does not take too long. */
 static double udp_seconds(const struct options *o, const struct shape_path *p, double bps)
 {
 	if (!(bps > 0))
 		return 0;
-	return fmin(fmax(1, shape_loss_packets(p) * udp_bytes(bps) * 8 / bps), fmax(UDP_SECONDS_MOST, o->seconds));
+	return fmin(udp_seconds_needed(p, bps), fmax(UDP_SECONDS_MOST, o->seconds));
 }
 
 static int rtt_samples(const struct shape_path *out, const struct shape_path *in)
@@ -262,6 +270,8 @@ static int verify_region(struct verdict *v, const struct shape_input *in, int re
 		snprintf(more, sizeof(more), "  (n = %llu, %llu out of order)", (unsigned long long)m.udp_sent[d],
 			 (unsigned long long)m.udp_reordered[d]);
 		tell(v, names[d], names[!d], &c, more);
+		if (c.verdict == SHAPE_UNDECIDED && udp_seconds_needed(paths[d], bps[d]) > p.udp_seconds[d])
+			v->needed_s = fmax(v->needed_s, udp_seconds_needed(paths[d], bps[d]));
 	}
 	return 0;
 }
@@ -271,8 +281,12 @@ static void print_sum(const struct verdict *v)
 	printf("%s: %d of %d checks are out of tolerance", v->bad ? "NOT AS PLANNED" : v->undecided ? "UNDECIDED" : "as planned",
 	       v->bad, v->n);
 	if (v->undecided)
-		printf(", %d undecided: measure longer (--seconds)", v->undecided);
-	putchar('\n');
+		printf(", %d undecided: measure longer (--seconds", v->undecided);
+	if (v->needed_s > SECONDS_MOST)
+		printf("; the UDP loss would take %.0f s, and %d are the most", ceil(v->needed_s), SECONDS_MOST);
+	else if (v->needed_s > 0)
+		printf(" %.0f for the UDP loss", ceil(v->needed_s));
+	puts(v->undecided ? ")" : "");
 }
 
 static int find_only(const struct shape_input *in, const char *name, struct bace_err *e)
@@ -351,7 +365,7 @@ static int run_verify(const struct cmd_globals *g, int argc, char **argv)
 
 const struct command cmd_shape_verify = {
 	.name = "shape verify",
-	.summary = "measure the links and compare with the plan (exit 4: out of tolerance)",
+	.summary = "measure the links and compare with the plan (exit 4: not as planned, or undecided)",
 	.usage = "bace shape verify [--host NAME] [--to REGION] [--port N] [--connections N]\n"
 		 "                         [--seconds S] [--tolerance F] [--json] FILE\n"
 		 "\n"

@@ -41,6 +41,8 @@ static int open_to(const struct shape_probe *p, int type, int *fd, struct bace_e
 	if (*fd < 0)
 		return fail(p, -errno, "socket", e);
 	probe_timeouts(*fd, CONNECT_S);
+	if (type == SOCK_STREAM)
+		probe_fill(*fd);
 	if (connect(*fd, (struct sockaddr *)&sa, len))
 		return fail(p, errno == EINPROGRESS ? -EAGAIN : -errno, "connect", e);
 	/* What is not sent yet waits here, not in a buffer that takes seconds to drain. */

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,13 @@ void probe_timeouts(int fd, double seconds)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 }
 
+void probe_fill(int fd)
+{
+	/* Reno may always be chosen; cubic not by everybody, where it is not the default. */
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", strlen("cubic")))
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
+}
+
 int probe_read_line(int fd, char *buf, size_t cap)
 {
 	size_t n = 0;
@@ -136,6 +144,9 @@ uint64_t probe_udp_send(int fd, int bytes, double bps, double seconds)
 			return seq;
 		if (wait > 0)
 			nanosleep(&(struct timespec){ .tv_sec = wait / 1000000000, .tv_nsec = wait % 1000000000 }, NULL);
+		/* For longer than the receiver waits: what is sent now, it would count as lost. */
+		if (wait < -PROBE_UDP_LONGER_NS)
+			return seq;
 		/* Held up: go on later; a burst would overrun the link's buffer, and be counted as its loss. */
 		if (wait < -PROBE_UDP_LATE_NS) {
 			start -= wait;

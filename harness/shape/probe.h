@@ -15,7 +15,7 @@
 #define PROBE_UDP_BYTES 1000	/* of payload, at most; a number of 8 at least */
 #define PROBE_UDP_LATE_NS 10000000LL	/* more than so is not made up for */
 #define PROBE_UDP_LONGER_NS 2000000000LL	/* and takes longer, by so much at most */
-#define PROBE_UDP_QUIET_MS 1500	/* nothing more comes after so long */
+#define PROBE_UDP_QUIET_MS 3000	/* nothing more comes after so long: the longest pause, and a second */
 
 /* Bytes received, by 100 ms of the receiver's monotonic clock. */
 struct probe_counts {
@@ -43,6 +43,8 @@ struct probe_echo {
 /* address (numeric, either family) and port; -EINVAL. */
 int probe_address(const char *addr, int port, struct sockaddr_storage *sa, socklen_t *len, struct bace_err *e);
 void probe_timeouts(int fd, double seconds);
+/* A congestion control that keeps a link full, whatever the host's default is. */
+void probe_fill(int fd);
 /* One line without its newline; 0, or -errno. */
 int probe_read_line(int fd, char *buf, size_t cap);
 int probe_write(int fd, const void *p, size_t n);

@@ -50,6 +50,7 @@ static int tcp_source(int fd, double seconds)
 	int64_t end = bace_mono_ns() + (int64_t)(seconds * 1e9);
 	int rc = 0;
 
+	probe_fill(fd);
 	while (!rc && bace_mono_ns() < end)
 		rc = probe_write(fd, filler, sizeof(filler));
 	return rc;

@@ -126,6 +126,8 @@ enum shape_verdict { SHAPE_WITHIN, SHAPE_OUT, SHAPE_UNDECIDED };
  * it was not measured long enough, or on too busy a machine. */
 enum shape_verdict shape_judge(const struct shape_interval *seen, double low, double high);
 double shape_planned_loss(const struct shape_path *p);
+/* What a loss is judged by: its interval must have something of this in it. */
+struct shape_interval shape_loss_allowed(double planned);
 /* How well a loss must be known to be judged: half of its interval at most so wide. */
 double shape_loss_half_most(double planned);
 /* Packets that make it so, with some to spare. */

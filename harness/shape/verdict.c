@@ -90,6 +90,11 @@ enum shape_verdict shape_judge(const struct shape_interval *seen, double low, do
 
 #define LOSS_NONE 1e-3		/* of packets: what counts as none, and is told apart from it */
 
+struct shape_interval shape_loss_allowed(double planned)
+{
+	return (struct shape_interval){ planned, planned, planned > 0 ? planned : LOSS_NONE };
+}
+
 double shape_loss_half_most(double planned)
 {
 	return fmax(planned / 2, LOSS_NONE);
@@ -105,15 +110,15 @@ double shape_loss_packets(const struct shape_path *p)
 
 enum shape_verdict shape_judge_loss(const struct shape_interval *seen, double planned, uint64_t sent)
 {
-	bool any = planned > 0;
+	struct shape_interval allowed = shape_loss_allowed(planned);
 
 	if (!sent)
 		return SHAPE_UNDECIDED;
-	if (any ? seen->low > planned || seen->high < planned : seen->low > LOSS_NONE)
+	if (seen->low > allowed.high || seen->high < allowed.low)
 		return SHAPE_OUT;
 	if ((seen->high - seen->low) / 2 > shape_loss_half_most(planned))
 		return SHAPE_UNDECIDED;
-	return any || seen->value <= LOSS_NONE ? SHAPE_WITHIN : SHAPE_UNDECIDED;
+	return planned > 0 || seen->value <= allowed.high ? SHAPE_WITHIN : SHAPE_UNDECIDED;
 }
 
 /* Student's t, two-sided 95 %; beyond the table to within 0.01 %. */

@@ -8,7 +8,8 @@
 #include "shaper/shaperd/shaperd.h"
 
 #define CLEAR_PATIENCE_NS 3000000000LL
-#define MEMORY_KEPT (64 << 20)	/* as much as it may ever use */
+#define MEMORY_KEPT (64 << 20)
+#define MMAP_THRESHOLD (32 << 20)	/* the most that mallopt(3) takes */
 
 static const char usage[] =
 	"usage: bace-shaperd --socket PATH [OPTIONS]\n"
@@ -129,7 +130,7 @@ int main(int argc, char **argv)
 	struct bace_log_config log = { .level = BACE_INFO, .program = "bace-shaperd", .fd = 2 };
 	static struct shaperd_config c;
 	struct bace_err e = { 0 };
-	int opt, rc;
+	int opt, kept, rc;
 
 	while ((opt = getopt_long(argc, argv, "hvq", options, NULL)) != -1) {
 		if (opt == 'h') {
@@ -158,8 +159,9 @@ int main(int argc, char **argv)
 	bace_log_setup(&log);
 	/* Plans of thousands of links come again and again: memory that is given back in between
 	 * costs a page fault for every 4 kB of the next one, half of the time that it takes. */
-	mallopt(M_MMAP_THRESHOLD, MEMORY_KEPT);
-	mallopt(M_TRIM_THRESHOLD, MEMORY_KEPT);
+	kept = mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD);
+	if (!mallopt(M_TRIM_THRESHOLD, MEMORY_KEPT) || !kept)
+		bace_log(BACE_DEBUG, "shaperd", "memory is given back between plans: mallopt refused");
 	rc = c.clear ? clear(&c, &e) : server_run(&c, &e);
 	return rc ? finish(&e, rc) : BACE_EXIT_OK;
 }

@@ -269,7 +269,7 @@ static void test_verify(void **state)
 		fail_msg("%s", e.msg);
 	assert_true(v[0].rtt_min_s >= 0.04);
 	assert_true(v[1].rtt_min_s >= 0.07);
-	/* No faster than planned; how much slower is a matter of the machine. */
+	/* No faster than planned, but for what the receiver was late to read; slower on a busy machine. */
 	assert_true(v[0].goodput_bps > 0 && v[0].goodput_bps < 1.3 * 100e6);
 }
 

@@ -18,7 +18,8 @@ TRIES = 5
 def iperf3_bps(frm, to, addr):
     """By the receiver's intervals, without the first second and what comes after the end."""
     seconds = 6
-    run(f"ip netns exec {to} iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.5")
+    run(f"ip netns exec {to} iperf3 -s -1 -D -J -i 0.5 >/dev/null")
+    until(lambda: output(f"ip netns exec {to} ss -Hltn 'sport = :5201'"), "iperf3 listens")
     said = json.loads(output(f"ip netns exec {frm} iperf3 -J --get-server-output -P 4 -t {seconds} -c {addr}"))
     sums = [i["sum"] for i in said["server_output_json"]["intervals"] if i["sum"]["start"] >= 1 and i["sum"]["end"] <= seconds]
     return 8 * sum(s["bytes"] for s in sums) / sum(s["seconds"] for s in sums)
@@ -32,13 +33,13 @@ class Agree(unittest.TestCase):
             shape(ns, "clear")
 
     def verified(self, file):
-        """As planned, within verify's own tolerances; a disturbed measurement is taken again. For less than
-        10 s, after which BBR, where it is the default, empties the path for 0.2 s."""
+        """As planned, within verify's own tolerances; a disturbed measurement is taken again."""
         for _ in range(TRIES):
             p = shape("a", "verify", "--json", "--host", "ga", "--seconds", "8", file, ok=None)
-            verdict = json.loads(p.stdout or "{}")
+            self.assertTrue(p.stdout, p.stderr)
+            verdict = json.loads(p.stdout)
             print(p.returncode, [(c["from"], c["what"], c["measured"], c["ci_low"], c["ci_high"])
-                                 for c in verdict.get("checks", []) if not c["ok"]])
+                                 for c in verdict["checks"] if not c["ok"]])
             if p.returncode == 0:
                 break
         self.assertEqual([c for c in verdict["checks"] if not c["ok"]], [])
@@ -46,14 +47,13 @@ class Agree(unittest.TestCase):
         return verdict
 
     def test_verify_and_others_agree(self):
-        # A buffer that nothing is lost in: what is sent again comes in lumps, and says little of the rate.
-        f = write_shape("s", change=lambda s: s.replace("1.5bdp", "4bdp"))
+        f = write_shape("s")
         for ns in ("ga", "gb"):
             shape(ns, "apply", "--detach", "--host", ns, f)
         classes = output("tc -n ga class show dev wan0")
         self.assertIn("rate 20Mbit ceil 20Mbit", classes)
         leaf = [q for q in json.loads(output("tc -n ga -j qdisc show dev wan0")) if q["kind"] == "bfifo"]
-        self.assertEqual([str(q["options"]["limit"]) for q in leaf], ["400000"])
+        self.assertEqual([str(q["options"]["limit"]) for q in leaf], ["150000"])
         responder = subprocess.Popen(["ip", "netns", "exec", "b", BACE, "-q", "shape", "respond"])
         try:
             until(lambda: "7411" in output("ip netns exec b ss -Hlnt 'sport = :7411'"), "the responder listens")

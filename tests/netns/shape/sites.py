@@ -42,6 +42,7 @@ def stopped_while(look, seconds, ns, *command):
     """Its output, where it gets no CPU for so long once `look` prints something."""
     p = subprocess.Popen(["ip", "netns", "exec", ns, *command], stdout=subprocess.PIPE, text=True)
     until(lambda: p.poll() is not None or output(f"ip netns exec {ns} {look}"), look)
+    assert p.poll() is None, f"it ended before `{look}' printed anything: {p.communicate()[0]}"
     p.send_signal(signal.SIGSTOP)
     time.sleep(seconds)
     p.send_signal(signal.SIGCONT)

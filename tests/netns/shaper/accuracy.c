@@ -235,6 +235,9 @@ static void tcp_gets_the_rate(void **state)
 
 			for (int k = 0; k < TRIES && !good; k++)
 				good = fabs(tcp_share(rates[i], allowed[n].flows) - 1) <= tolerance;
+			/* Those behind this one have the device as it was, also if that is the end. */
+			if (!good)
+				sh("ip -n b link set eth0 gso_max_size 65536");
 			judge(good);
 		}
 	}

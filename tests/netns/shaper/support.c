@@ -330,7 +330,8 @@ double iperf3_received(const char *from_ns, const char *to_ns, const char *addr,
 	json_t *root, *interval;
 	size_t k;
 
-	sh("ip netns exec %s iperf3 -s -1 -D -J -i 0.5 >/dev/null; sleep 0.3", to_ns);
+	sh("ip netns exec %s iperf3 -s -1 -D -J -i 0.5 >/dev/null", to_ns);
+	await_listener(to_ns, 5201);
 	out = sh_output("ip netns exec %s iperf3 -J --get-server-output -c %s -t %d %s", from_ns, addr, seconds, options);
 	root = json_loads(out, 0, NULL);
 	if (!root)

@@ -150,6 +150,8 @@ static void a_loss_that_is_hardly_known_is_undecided(void **state)
 		{ 0.01, 5000, 4950, SHAPE_WITHIN },
 		{ 0.01, 5000, 5000, SHAPE_OUT },
 		{ 0.01, 5000, 4800, SHAPE_OUT },
+		/* Near it, and known well enough to be another. */
+		{ 0.01, 50000, 49600, SHAPE_OUT },
 		/* A hair above what counts as none. */
 		{ 0, 20000, 19975, SHAPE_UNDECIDED },
 	};
@@ -158,9 +160,14 @@ static void a_loss_that_is_hardly_known_is_undecided(void **state)
 		const struct shape_path p = { .link.loss = v[i].planned };
 		struct shape_interval seen = shape_loss_interval(&p, v[i].sent, v[i].received);
 		enum shape_verdict got = shape_judge_loss(&seen, v[i].planned, v[i].sent);
+		struct shape_interval allowed;
 
 		if (got != v[i].verdict)
 			fail_msg("%zu: [%g, %g] of %g: %d", i, seen.low, seen.high, v[i].planned, (int)got);
+		/* Who is only told what is allowed comes to the same. */
+		allowed = shape_loss_allowed(v[i].planned);
+		if (v[i].sent)
+			assert_int_equal(seen.low > allowed.high || seen.high < allowed.low, got == SHAPE_OUT);
 	}
 }
 
