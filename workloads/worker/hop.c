@@ -157,8 +157,8 @@ static int check_header(void *arg, const struct header *in, struct bace_err *e)
 	return hop_check(((struct lane *)arg)->hop, in, e);
 }
 
-/* A message's time is read behind its last byte: it may have come since the
- * loop's time was, long since on a busy machine. */
+/* A message's time is that of the read that brought its last byte: it may have come
+ * since the loop's time was, long since on a busy machine. */
 static int on_readable(struct lane *l, struct bace_err *e)
 {
 	struct sock_turn turn;
@@ -182,7 +182,7 @@ static int on_readable(struct lane *l, struct bace_err *e)
 /* ---- sending ---- */
 
 /* A striped message has gone when the slowest lane has sent its part. */
-static void note_sent(struct lane *l, const struct header *done, int64_t now)
+static void note_sent(struct lane *l, const struct header *done)
 {
 	struct hop *h = l->hop;
 	struct message m;
@@ -195,10 +195,11 @@ static void note_sent(struct lane *l, const struct header *done, int64_t now)
 		h->told++;
 	}
 	header_read(done, &m);
-	h->events->sent(h->events->arg, h->index, &m, now);
+	/* Not the loop's time: what was sent may have been made since. */
+	h->events->sent(h->events->arg, h->index, &m, bace_mono_ns());
 }
 
-static int flush(struct lane *l, int64_t now, struct bace_err *e)
+static int flush(struct lane *l, struct bace_err *e)
 {
 	struct sock *s = &l->sock;
 	struct header done;
@@ -206,7 +207,7 @@ static int flush(struct lane *l, int64_t now, struct bace_err *e)
 	int rc;
 
 	while ((rc = sock_write(s, &done, e)) > 0)
-		note_sent(l, &done, now);
+		note_sent(l, &done);
 	if (rc)
 		return rc;
 	events = (s->closed ? 0u : (uint32_t)EPOLLIN) |
@@ -221,7 +222,7 @@ static int queue(struct lane *l, const struct header *whole, int parts, struct b
 
 	header_part(&part, l->hop->spec, lane_index(l), parts, l->hop->sent);
 	rc = sock_queue(&l->sock, &part, e);
-	return rc ? rc : flush(l, loop_now(l->hop->loop), e);
+	return rc ? rc : flush(l, e);
 }
 
 int hop_send(struct hop *h, const struct message *m, struct bace_err *e)
@@ -240,16 +241,18 @@ int hop_open_lane(struct lane *l, struct bace_err *e)
 {
 	struct hop *h = l->hop;
 	struct header whole;
+	int rc = net_ends(l->sock.watch.fd, &l->sock.ends);
 
+	if (rc)
+		return bace_fail_errno(e, -rc, "address and congestion control");
 	l->sock.connecting = false;
-	net_ends(l->sock.watch.fd, &l->sock.ends);
 	if (!h->peer[0])
 		net_peer(l->sock.watch.fd, h->peer);
 	header_fill(&whole, h->spec, hop_spec(h), &(struct message){ .kind = MESSAGE_WARM });
 	return queue(l, &whole, message_parts(h->spec, hop_spec(h), MESSAGE_WARM), e);
 }
 
-static int on_socket(struct lane *l, uint32_t events, int64_t now, struct bace_err *e)
+static int on_socket(struct lane *l, uint32_t events, struct bace_err *e)
 {
 	int rc;
 
@@ -258,14 +261,14 @@ static int on_socket(struct lane *l, uint32_t events, int64_t now, struct bace_e
 		return rc ? rc : hop_open_lane(l, e);
 	}
 	rc = events & (EPOLLIN | EPOLLERR | EPOLLHUP) ? on_readable(l, e) : 0;
-	return rc ? rc : flush(l, now, e);
+	return rc ? rc : flush(l, e);
 }
 
 int hop_on_socket(struct watch *w, uint32_t events, int64_t now, struct bace_err *e)
 {
 	struct lane *l = w->owner;
 
-	return on_socket(l, events, now, e) ? hop_context(l->hop, e) : 0;
+	return on_socket(l, events, e) ? hop_context(l->hop, e) : 0;
 }
 
 /* ---- states ---- */

@@ -34,13 +34,14 @@ struct net_info {
 	char congestion_control[16];
 };
 
-int net_info(int fd, struct net_info *out);
-/* Of a connection, once: the rest of what is said is then one system call. */
+/* What of it stays as it is once the connection is open. */
 struct net_ends {
 	bool ipv6;
 	char congestion_control[16];
 };
 
+int net_info(int fd, struct net_info *out);
+/* In two: the ends once, then net_info_of is one system call. */
 int net_ends(int fd, struct net_ends *out);
 int net_info_of(int fd, const struct net_ends *ends, struct net_info *out);
 /* Counters and rates of another socket to the same peer. */

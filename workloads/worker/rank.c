@@ -332,7 +332,7 @@ static int run(struct rank *r, struct bace_err *e)
 			   (!r->mover || r->mover->ops->closed(r->mover))))
 			break;
 		rc = loop_turn(r->loop, wake_at(r), e);
-		/* By the time as it is behind the messages: what they began may have ended. */
+		/* What the messages began may have ended since the turn began. */
 		if (!rc && r->phase == GOING)
 			rc = engine_advance(r->engine, loop_look(r->loop), e);
 		if (!rc && loop_now(r->loop) >= deadline(r) && !(r->phase == GOING && engine_done(r->engine)))

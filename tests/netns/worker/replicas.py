@@ -86,6 +86,14 @@ class Complete(unittest.TestCase):
             out = next(f for f in r["flows"] if f["hop"] >= 2 and f["forward"])
             self.assertEqual(out["payload_bytes"], 200000 + 3 * 2 * 200000)
 
+    def test_rounds_are_sent_after_they_were_made(self):
+        job = Replicas(2, 3, timeline="full").begin()
+        for r in job.done():
+            sent = [op for op in r["ops"] if op[3] == 8]
+            self.assertEqual([op[2] for op in sent], list(range(4)) * 3)
+            for op in r["ops"]:
+                self.assertGreaterEqual(op[5], op[4], op)
+
     def test_paced_ring_takes_its_time(self):
         """1 MB at 100 Mbit/s a round, two rounds."""
         job = Replicas(1, 2, ring="local", part=1000000, ring_bps=100000000, micro_batches=1, fwd_ns=1000000,

@@ -3,7 +3,6 @@
 are those that tc counted."""
 import collections
 import re
-import statistics
 import unittest
 
 import driver
@@ -159,8 +158,8 @@ class Slow(unittest.TestCase):
         received = [op[5] - op[4] for op in ops if op[3] in (3, 4)]
         sent = [op[5] - op[4] for op in ops if op[3] in (5, 6)]
         self.assertEqual((len(received), len(sent)), (12, 12))
-        # What the bucket holds, two frames, and the first packet; a receiver that was woken late sees less of it.
-        self.assertGreaterEqual(statistics.median(received), 40e6 * (1 - (2 * 1514 + 2048) / 100000))
+        # What the bucket holds, two frames, and the first packet. One that is noticed late, at either end, takes longer.
+        self.assertGreaterEqual(min(received), 40e6 * (1 - (2 * 1514 + 2048) / 100000))
         self.assertLess(min(sent), 20e6)
 
 
