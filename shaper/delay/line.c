@@ -57,9 +57,14 @@ struct clock_pair {
 	int64_t mono_ns, real_ns;
 };
 
+/* The wall clock first: a thread that is held up between the two takes packets for
+ * younger than they are, and is late with them, never early. */
 static struct clock_pair read_clocks(void)
 {
-	return (struct clock_pair){ .mono_ns = bace_mono_ns(), .real_ns = bace_wall_ns() };
+	struct clock_pair now = { .real_ns = bace_wall_ns() };
+
+	now.mono_ns = bace_mono_ns();
+	return now;
 }
 
 static int link_of(const struct link_set *ls, const struct nfqueue_packet *p)
