@@ -126,12 +126,13 @@ def latency(name, cc):
         for to, v in zip((there, back, half), hop_ping_pong_us()):
             to.append(statistics.median(v))
     bare = statistics.median(half_rtt)
-    rows.row(f"one-way 64 B {name}, hop (bare ping-pong)", "us", there, half_rtt, "ratio <= 1.3",
-             rows.ratio(there, half_rtt) <= 1.3)
+    ways = (("there", there), ("back", back), ("half a step", half))
+    for what, v in ways:
+        rows.row(f"one-way 64 B {name}, hop {what} (bare ping-pong)", "us", v, half_rtt, "ratio <= 1.3",
+                 rows.ratio(v, half_rtt) <= 1.3)
     late, way = zip(*hop_latency_us())
     print(f"one-way 64 B {name}: ping {ping_us():.1f} us (mean RTT/2), ping-pong over TCP {bare:.1f} us (RTT/2), hop "
-          + ", ".join(f"{what} {statistics.median(v):.1f} us ({statistics.median(v) / bare:.2f})" for what, v in
-                      (("there", there), ("back", back), ("half a step", half)))
+          + ", ".join(f"{what} {statistics.median(v):.1f} us ({statistics.median(v) / bare:.2f})" for what, v in ways)
           + f" (medians of {ROUNDS} medians of 1000); a hop whose ranks slept for 1 ms {statistics.median(way):.1f} us "
           f"(median, n = {len(way)}, p95 {statistics.quantiles(way, n=100)[94]:.1f}), where the end of the operation "
           f"before is noticed {statistics.median(late):.1f} us late (median)", flush=True)
