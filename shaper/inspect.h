@@ -47,6 +47,8 @@ struct shape_computed {
 	uint32_t delay_limit_pkts;
 };
 void shape_compute(const struct shape_spec *s, const struct shape_link *l, struct shape_computed *out);
+/* The buffer that would be computed for a link, whatever the file gives it; 0: no rate. */
+uint64_t shape_buffer_wanted(const struct shape_spec *s, const struct shape_link *l);
 
 /* Can the plan be made at all, by the delay backend that the spec names? Pure.
  * -EINVAL, -ENOTSUP: the reason. */

@@ -22,6 +22,16 @@ void shape_compute(const struct shape_spec *s, const struct shape_link *l, struc
 		out->delay_limit_pkts = plan_delay_limit_pkts(l);
 }
 
+uint64_t shape_buffer_wanted(const struct shape_spec *s, const struct shape_link *l)
+{
+	struct shape_link without = *l;
+	struct shape_computed c;
+
+	without.buffer_bytes = 0;
+	shape_compute(s, &without, &c);
+	return c.buffer_bytes;
+}
+
 int shape_check(const struct shape_spec *s, struct bace_err *e)
 {
 	struct shape_plan p;

@@ -117,21 +117,18 @@ static void see_buffers(const struct cluster *scaled, int region, const struct l
 	if (lab_shape_links(scaled, region, false, t, &s))
 		return;
 	for (int i = 0; i < s.n_links; i++) {
-		struct shape_link *l = &s.links[i];
-		uint64_t has = l->buffer_bytes;
-		struct shape_computed c;
+		const struct shape_link *l = &s.links[i];
+		uint64_t wanted = shape_buffer_wanted(&s, l);
 		double part;
 
-		if (!has || !l->rate_bps)
+		if (!l->buffer_bytes || !l->rate_bps)
 			continue;
-		l->buffer_bytes = 0;
-		shape_compute(&s, l, &c);
-		part = (double)has / (double)c.buffer_bytes;
+		part = (double)l->buffer_bytes / (double)wanted;
 		if (part >= 1 || (out->n++ && part >= out->worst))
 			continue;
 		out->worst = part;
-		out->has_bytes = has;
-		out->wants_bytes = c.buffer_bytes;
+		out->has_bytes = l->buffer_bytes;
+		out->wants_bytes = wanted;
 		snprintf(out->link, sizeof(out->link), "%s to %s", scaled->regions[region].name, l->name);
 	}
 	free(s.links);

@@ -83,16 +83,13 @@ static void check_buffers(const struct shape_spec *s, struct shape_notes *n)
 	char has[BACE_FMT_MAX], wants[BACE_FMT_MAX];
 
 	for (int i = 0; i < s->n_links; i++) {
-		struct shape_link l = s->links[i];
-		uint64_t buffer = l.buffer_bytes;
-		struct shape_computed c;
+		const struct shape_link *l = &s->links[i];
+		uint64_t wanted = shape_buffer_wanted(s, l);
 
-		l.buffer_bytes = 0;
-		shape_compute(s, &l, &c);
-		if (buffer && l.message_bytes && buffer < c.buffer_bytes)
+		if (l->buffer_bytes && l->message_bytes && l->buffer_bytes < wanted)
 			note(n, "%s: a buffer of %s is less than rate x RTT or than 1.2 messages need, %s: packets are lost, and "
-			     "with less than one message it takes 37 to 83 %% longer", l.name,
-			     bace_fmt_size(has, (double)buffer), bace_fmt_size(wants, (double)c.buffer_bytes));
+			     "with less than one message it takes 37 to 83 %% longer", l->name,
+			     bace_fmt_size(has, (double)l->buffer_bytes), bace_fmt_size(wants, (double)wanted));
 	}
 }
 
