@@ -47,6 +47,16 @@ void launch_control_interface(const struct tb_host *h, const json_t *inventory, 
 /* Whose GSO packets nobody bounds. */
 void launch_unbounded(const struct cluster *c, const struct lab_traffic *t, struct bace_buf *out);
 
+/* ---- paths.c ---- */
+/* The pairs of regions between which a link is shaped, each once, to be measured; free *out. */
+int launch_pairs(const struct tb_topology *t, struct tb_verify **out, int *n, struct bace_err *e);
+/* Takes half of each pair's least RTT off the latency of its links, in plans and in traces.
+ * -EINVAL: a link is to be shorter than its path. */
+int launch_subtract(int n, const struct tb_verify *paths, struct tb_topology *t, int n_traces, struct tb_trace *traces,
+		    struct bace_err *e);
+/* Adds to each host of an inventory what the paths of its region take: "own_latency_s", by region. */
+int launch_tell_paths(int n, const struct tb_verify *paths, const struct tb_topology *t, json_t *inventory);
+
 /* ---- one process a host ---- */
 struct hands;
 

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@ struct launched {
 	struct controller *controller;
 	struct hands *hands;
 	uint8_t master[WIRE_KEY_BYTES];
+	int n_paths;
+	struct tb_verify *paths;	/* measured before anything was shaped */
 	size_t n_lacks, cap_lacks;
 	char **lacks;
 };
@@ -143,6 +146,25 @@ static int advise(struct launched *l, struct bace_err *e)
 	return rc;
 }
 
+/* Before the first plan: then it is the paths alone that are measured. */
+static int measure_paths(struct launched *l, struct bace_err *e)
+{
+	double least_s = INFINITY, most_s = 0;
+	char least[BACE_FMT_MAX], most[BACE_FMT_MAX];
+	int rc = launch_pairs(&l->topo, &l->paths, &l->n_paths, e);
+
+	if (!rc && l->n_paths)
+		rc = controller_verify(l->controller, l->n_paths, l->paths, 0, e);
+	for (int i = 0; !rc && i < l->n_paths; i++) {
+		least_s = fmin(least_s, l->paths[i].rtt_min_s / 2);
+		most_s = fmax(most_s, l->paths[i].rtt_min_s / 2);
+	}
+	if (!rc && l->n_paths)
+		progress(l, "paths without shaping take %s to %s one way: taken off the links' latencies",
+			 bace_fmt_time(least, least_s), bace_fmt_time(most, most_s));
+	return rc ? rc : launch_subtract(l->n_paths, l->paths, &l->topo, l->n_traces, l->traces, e);
+}
+
 static int bring_up(struct launched *l, struct bace_err *e)
 {
 	const struct launcher *by = launcher_of(l->cfg.o->kind);
@@ -159,6 +181,8 @@ static int bring_up(struct launched *l, struct bace_err *e)
 		rc = hands_start(l->hands, e);
 	if (!rc)
 		rc = gather(l, wait_s, e);
+	if (!rc)
+		rc = measure_paths(l, e);
 	if (!rc)
 		rc = controller_plan(l->controller, e);
 	if (!rc)
@@ -228,6 +252,7 @@ void launched_close(struct launched *l)
 	for (size_t i = 0; i < l->n_lacks; i++)
 		free(l->lacks[i]);
 	free(l->lacks);
+	free(l->paths);
 	cluster_scaled_free(&l->scaled);
 	OPENSSL_cleanse(l->master, sizeof(l->master));
 	free(l);
@@ -275,7 +300,16 @@ int launched_look(struct launched *l, double seconds, struct tb_view_link *out, 
 
 int launched_inventory(struct launched *l, char **json, struct bace_err *e)
 {
-	return controller_inventory(l->controller, json, e);
+	int rc = controller_inventory(l->controller, json, e);
+	json_t *all = rc ? NULL : json_loads(*json, 0, NULL);
+	char *told = all && !launch_tell_paths(l->n_paths, l->paths, &l->topo, all) ? json_dumps(all, JSON_COMPACT) : NULL;
+
+	json_decref(all);
+	if (rc)
+		return rc;
+	free(*json);
+	*json = told;
+	return told ? 0 : bace_fail(e, ENOMEM, "inventory: out of memory");
 }
 
 const struct lab_net *launched_net(const struct launched *l)
