@@ -203,8 +203,10 @@ static int make_changes(struct shaping *s, const struct edit *x, int n, struct b
 		rc = delay_line_set_max(s->line, after, e);
 	if (!rc)
 		rc = change_tc(s, x, n, e);
-	if (rc)
+	if (rc) {
 		keep_links(s, x, n, true);
+		s->known = false;
+	}
 	for (int i = 0; i < n && !rc && s->line; i++)
 		delay_line_change(s->line, &x[i].after);
 	return rc;

@@ -31,7 +31,10 @@ void shaping_on_notification(struct shaping *s)
 	int ifindex[2], n = indices(s, ifindex);
 	int64_t soonest = s->drift_checked_ns + REPAIR_GAP_NS;
 
-	if (!watch_read(&s->watch, s->nl.portid, ifindex, n) || !s->active || s->drift_check_ns)
+	if (!watch_read(&s->watch, s->nl.portid, ifindex, n))
+		return;
+	s->known = false;
+	if (!s->active || s->drift_check_ns)
 		return;
 	s->drift_check_ns = bace_mono_ns();
 	if (s->drift_check_ns < soonest)

@@ -62,6 +62,8 @@ struct shape_spec {
 
 /* Of its own, with links and tables; -ENOMEM. */
 int shape_spec_copy(struct shape_spec *to, const struct shape_spec *from);
+/* Byte for byte: two that mean the same may be told apart by what is beyond their prefixes. */
+bool shape_spec_is_same(const struct shape_spec *a, const struct shape_spec *b);
 /* Links and tables that are malloc'd. */
 void shape_spec_free(struct shape_spec *s);
 

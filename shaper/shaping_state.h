@@ -13,6 +13,7 @@ struct shaping {
 	struct shaping_config config;
 	struct netlink nl;
 	bool active;
+	bool known;		/* the kernel was read and had just `spec`, and `watch` told of nothing since */
 	struct shape_spec spec;	/* last applied, with what changed since; links owned */
 	struct delay_line *line;
 	struct delay_rules rules;

@@ -158,6 +158,20 @@ int shape_spec_copy(struct shape_spec *to, const struct shape_spec *from)
 	return -ENOMEM;
 }
 
+static bool all_same(const void *a, int n, const void *b, int m, size_t size)
+{
+	return n == m && (!n || !memcmp(a, b, (size_t)n * size));
+}
+
+bool shape_spec_is_same(const struct shape_spec *a, const struct shape_spec *b)
+{
+	return !strcmp(a->egress, b->egress) && !strcmp(a->ingress, b->ingress) && a->delay == b->delay && a->mtu == b->mtu &&
+	       a->gso_max_bytes == b->gso_max_bytes && a->fail_closed == b->fail_closed &&
+	       a->allow_control_interface == b->allow_control_interface && a->replace_foreign == b->replace_foreign &&
+	       all_same(a->links, a->n_links, b->links, b->n_links, sizeof(*a->links)) &&
+	       all_same(a->tables, a->n_tables, b->tables, b->n_tables, sizeof(*a->tables));
+}
+
 void shape_spec_free(struct shape_spec *s)
 {
 	free(s->links);

@@ -231,6 +231,37 @@ static void foreign_changes_are_put_back_and_counted(void **state)
 	repaired(G "tc class change dev wan0 parent bace: classid bace:11 htb rate 1gbit", RATE("30Mbit"));
 }
 
+/* The same plan again is not compared with the kernel while nobody changed anything; somebody does. */
+static void the_same_plan_again_sees_what_others_did(void **state)
+{
+	struct shape_link l;
+	struct shape_spec s = spec_to_a(&l, 50000000, 20000000);
+	struct bace_err e;
+
+	for (int i = 0; i < 4; i++) {
+		plan(&s);
+		assert_true(!i || !shaperd_changes(client));
+	}
+	/* What comes soon after a repair waits for the next one: the plan is first. */
+	for (int i = 0; i < 4; i++) {
+		sh(G "tc class change dev wan0 parent bace: classid bace:11 htb rate 1gbit");
+		plan(&s);
+		assert_true(has_rate("50Mbit"));
+	}
+	plan(&s);
+	plan(&s);
+	sh("ip -n g link set wan0 down");
+	assert_int_equal(shaperd_plan(client, &s, &e), -ENETDOWN);
+	assert_non_null(strstr(e.msg, "wan0"));
+	sh("ip -n g link set wan0 up");
+	plan(&s);
+	/* A change in place makes it another plan. */
+	change((struct shape_change){ .region = 1, .set = SHAPE_SET_RATE, .rate_bps = 30000000 });
+	plan(&s);
+	assert_true(shaperd_changes(client) > 0);
+	assert_true(has_rate("50Mbit"));
+}
+
 /* Nobody is told when iptables' rules go, as by a firewall's reload. */
 static void the_delay_lines_rule_comes_back(void **state)
 {
@@ -423,6 +454,7 @@ static int body(void)
 		cmocka_unit_test_setup_teardown(a_latency_of_nothing_keeps_the_delay_queue, start, end),
 		cmocka_unit_test_setup_teardown(what_is_not_shaped_cannot_be_changed, start, end),
 		cmocka_unit_test_setup_teardown(foreign_changes_are_put_back_and_counted, start, end),
+		cmocka_unit_test_setup_teardown(the_same_plan_again_sees_what_others_did, start, end),
 		cmocka_unit_test_setup_teardown(the_delay_lines_rule_comes_back, start, end),
 		cmocka_unit_test_setup_teardown(what_is_not_ours_may_change, start, end),
 		cmocka_unit_test_setup_teardown(a_shaped_interface_that_goes_loses_the_lease, start, end),
