@@ -219,7 +219,7 @@ const struct command cmd_fidelity = {
 		 "the slow hop at every place, with its cost c (latency and transfer) below and above\n"
 		 "(t_F + t_B) / 2. A stage is one layer of the model of the experiment's first job, on\n"
 		 "a region of its own; the cluster's links give the latencies. Default: the profile\n"
-		 "`fidelity' (`fidelity-slow' for User-Mode Linux). Nothing is stored.\n\n"
+		 "`fidelity' (slower: `fidelity-slow', `fidelity-uml'). Nothing is stored.\n\n"
 		 "  --schedules      gpipe,1f1b,eager-1f1b,interleaved-1f1b,zb-h1\n"
 		 "  --stages         2,4,8\n"
 		 "  --micro-batches  4,8,16; interleaved-1f1b only where it is a multiple of the stages\n"
