@@ -69,7 +69,7 @@ coverage() {
 	find "$b" -name '*.gcda' -delete
 	# shellcheck disable=SC2086
 	meson test -C "$b" --num-processes 1 --suite unit ${SUITES:---suite netns --suite lab} >"$b/tests.log" 2>&1 || tail -n 12 "$b/tests.log"
-	(cd "$root" && gcovr --root . --object-directory "$b" --exclude 'tests/.*' --exclude '.*b/.*' --exclude-unreachable-branches \
+	(cd "$root" && gcovr --root . --object-directory "$b" --exclude 'tests/.*' --exclude '(.*/)?b(uild|san|-)?[^/]*/.*' --exclude-unreachable-branches \
 		--sort-uncovered --txt "$b/coverage.txt" --print-summary --fail-under-line 85 --fail-under-branch 70 "$b") || found=1
 	echo "by file: $b/coverage.txt"
 }

@@ -98,7 +98,9 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaMalloc(void **p, size_t size)
 {
-	*p = malloc(size ? size : 1);
+	bool fits = size <= strtoull(standin_option("largest", "18446744073709551615"), NULL, 10);
+
+	*p = fits ? malloc(size ? size : 1) : NULL;
 	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 

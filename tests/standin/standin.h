@@ -11,6 +11,7 @@
  * $BACE_STANDIN is a list of KEY=VALUE, separated by commas:
  *   gpus=N		how many there are (1)
  *   tflops=F		of a matrix product (2)
+ *   largest=N		bytes that can be allocated at once (all that the host has)
  *   path=P		what the log says of the way to every peer ("NET/Socket/0")
  *   network=N		what the log says is used ("Socket")
  *   abort=hang, init=hang, finalize=hang	never comes back, or never is done

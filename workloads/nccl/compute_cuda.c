@@ -220,17 +220,27 @@ static void free_matrices(struct cuda *c)
 	c->a = c->b = c->c = NULL;
 }
 
+static int allocate(void **p, size_t bytes, struct bace_err *e)
+{
+	cudaError_t rc = cudaMalloc(p, bytes);
+
+	if (rc == cudaErrorMemoryAllocation)
+		return bace_fail(e, ENOMEM, "allocate a matrix of %zu bytes: %s", bytes, cudaGetErrorString(rc));
+	return cuda_check(rc, "allocate a matrix", e);
+}
+
+/* -ENOMEM: the GPU has no room for them. */
 static int make_matrices(struct cuda *c, int n, struct bace_err *e)
 {
 	size_t bytes = (size_t)n * (size_t)n * sizeof(uint16_t);
 	int rc;
 
 	free_matrices(c);
-	rc = cuda_check(cudaMalloc(&c->a, bytes), "allocate a matrix", e);
+	rc = allocate(&c->a, bytes, e);
 	if (!rc)
-		rc = cuda_check(cudaMalloc(&c->b, bytes), "allocate a matrix", e);
+		rc = allocate(&c->b, bytes, e);
 	if (!rc)
-		rc = cuda_check(cudaMalloc(&c->c, bytes), "allocate a matrix", e);
+		rc = allocate(&c->c, bytes, e);
 	if (!rc)
 		rc = fill(c->a, bytes, 1, e);
 	return rc ? rc : fill(c->b, bytes, 2, e);
@@ -266,8 +276,9 @@ static int size_to_try(const struct worker_spec *spec, size_t i)
 	return i < below ? sizes[i] : i == below ? spec->hidden : 0;
 }
 
-/* As large as the model's, or the largest below of which enough fit into the
- * shortest operation: large ones load a GPU as a model's layers do. */
+/* As large as the model's, or the largest below that fits into the GPU's memory
+ * and of which enough fit into the shortest operation: large ones load a GPU as a
+ * model's layers do. */
 static int calibrate(struct cuda *c, const struct worker_spec *spec, struct bace_err *e)
 {
 	double most_s = (double)worker_shortest_ns(spec) / 1e9 / PRODUCTS_MIN;
@@ -276,6 +287,10 @@ static int calibrate(struct cuda *c, const struct worker_spec *spec, struct bace
 		double once, each;
 		int n = size_to_try(spec, i), rc = make_matrices(c, n, e);
 
+		if (rc == -ENOMEM && i) {
+			*e = (struct bace_err){ 0 };
+			break;
+		}
 		if (!rc)
 			rc = time_products(c, n, 3, &once, e);	/* and loads the kernel */
 		if (!rc)

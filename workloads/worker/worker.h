@@ -50,7 +50,8 @@
  *				spec says by a calibration when the worker begins; or
  *				"cuda" (bace-worker-nccl): on the GPU, of hidden x hidden
  *				matrices, or smaller ones where those would take
- *				more than 1/32 of the shortest operation
+ *				more than 1/32 of the shortest operation or more
+ *				memory than the GPU has
  *    "nccl": {"addr": A, "gpu": 0, "threads": 1, "sockets": 1, "channels": 0}
  *				(bace-worker-nccl) the rank is in the job's
  *				communicator, as all ranks of a job with nccl hops

@@ -90,6 +90,13 @@ class Complete(unittest.TestCase):
                                      steps=1, warmup_steps=0):
                     self.assertIn(r["compute"]["gemm_n"], wanted)
 
+    def test_products_fit_into_the_memory(self):
+        """768 x 768 are 1.2 MB, 512 x 512 half of one."""
+        little = {s: {"BACE_STANDIN": "largest=1000000"} for s in range(2)}
+        for r in self.finish(2, compute="cuda", hidden=2048, fwd_ns=80000000, bwd_ns=80000000, micro_batches=1, steps=1,
+                             warmup_steps=0, environment=little):
+            self.assertIn(r["compute"]["gemm_n"], (256, 384, 512))
+
     def test_long_operations_are_launched_in_portions(self):
         """2 ms say the size of a product, and 300 ms are more of them, on an idle machine thousands, than may wait."""
         small = {s: {"BACE_STANDIN": "tflops=0.5,queue=700"} for s in range(2)}
