@@ -1,41 +1,11 @@
-#include <errno.h>
-#include <getopt.h>
-
 #include "harness/cmd/stored.h"
 
 static int run(const struct cmd_globals *g, int argc, char **argv)
 {
-	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
-	CLEANUP_FREE char *beside = NULL;
-	const char *path = NULL;
-	struct store *s = NULL;
-	struct bace_err e = { 0 };
-	int c, rc;
+	static const struct stored_file f = { .cmd = &cmd_report, .noun = "report", .suffix = ".html", .hint = "", .many = true,
+					      .write = results_write_reports };
 
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
-		if (c != 'o')
-			return cmd_misuse(&cmd_report, "bad options");
-		path = optarg;
-	}
-	if (optind == argc)
-		return cmd_misuse(&cmd_report, "at least one run is needed");
-	if (!path && optind + 1 < argc)
-		return cmd_misuse(&cmd_report, "-o FILE.html is needed for more than one run");
-	rc = stored_open(&cmd_report, g, false, &s);
-	if (!rc && !path)
-		rc = stored_beside(&cmd_report, g, s, argv[optind], ".html", &beside);
-	path = path ? path : beside;
-	if (!rc && (rc = results_write_reports(s, (const char *const *)argv + optind, (size_t)(argc - optind), path, &e)))
-		rc = stored_fail(&cmd_report, rc, &e);
-	store_close(s);
-	if (rc)
-		return rc;
-	if (g->json)
-		output_path("report", path);
-	else if (!g->quiet)
-		printf("report: %s\n", path);
-	return BACE_EXIT_OK;
+	return stored_write(&f, g, argc, argv);
 }
 
 const struct command cmd_report = {

@@ -1,6 +1,7 @@
 #include "harness/cmd/stored.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,4 +154,47 @@ int output_end(struct output *o)
 	while (waitpid(o->pager, NULL, 0) < 0 && errno == EINTR)
 		;
 	return rc;
+}
+
+static int take_path(const struct stored_file *f, int argc, char **argv, const char **path)
+{
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
+	int c;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+		if (c != 'o')
+			return cmd_misuse(f->cmd, "bad options");
+		*path = optarg;
+	}
+	if (optind == argc || (!f->many && optind + 1 < argc))
+		return cmd_misuse(f->cmd, f->many ? "at least one run is needed" : "one run is needed");
+	if (!*path && optind + 1 < argc)
+		return cmd_misuse(f->cmd, "-o FILE%s is needed for more than one run", f->suffix);
+	return BACE_EXIT_OK;
+}
+
+int stored_write(const struct stored_file *f, const struct cmd_globals *g, int argc, char **argv)
+{
+	CLEANUP_FREE char *beside = NULL;
+	const char *path = NULL;
+	struct store *s = NULL;
+	struct bace_err e = { 0 };
+	int rc = take_path(f, argc, argv, &path);
+
+	if (!rc)
+		rc = stored_open(f->cmd, g, false, &s);
+	if (!rc && !path)
+		rc = stored_beside(f->cmd, g, s, argv[optind], f->suffix, &beside);
+	path = path ? path : beside;
+	if (!rc && (rc = f->write(s, (const char *const *)argv + optind, (size_t)(argc - optind), path, &e)))
+		rc = stored_fail(f->cmd, rc, &e);
+	store_close(s);
+	if (rc)
+		return rc;
+	if (g->json)
+		output_path(f->noun, path);
+	else if (!g->quiet)
+		printf("%s: %s%s\n", f->noun, path, f->hint);
+	return BACE_EXIT_OK;
 }

@@ -33,6 +33,17 @@ char *output_beside(const char *store, const char *id, const char *suffix);
 int stored_beside(const struct command *c, const struct cmd_globals *g, struct store *s, const char *run,
 		  const char *suffix, char **out);
 
+/* A command that writes a file of runs: COMMAND RUN... [-o FILE]. */
+struct stored_file {
+	const struct command *cmd;
+	const char *noun, *suffix;	/* "report", ".html" */
+	const char *hint;		/* said behind the file's name */
+	bool many;			/* more than one run; then -o is needed */
+	int (*write)(struct store *s, const char *const *runs, size_t n, const char *path, struct bace_err *e);
+};
+/* An enum bace_exit. */
+int stored_write(const struct stored_file *f, const struct cmd_globals *g, int argc, char **argv);
+
 /* Prints how the second run differs from the first; limit: a fraction, NaN none. */
 int diff_stored(const struct command *c, const struct cmd_globals *g, const char *first, const char *second,
 		const struct diff_options *o, double limit);

@@ -163,20 +163,15 @@ int allreduce_run(const struct experiment *exp, const struct allreduce_options *
 		  struct bace_err *e)
 {
 	struct allreduce_job j = { .exp = exp, .o = o };
-	CLEANUP_FREE char *why = NULL;
-	enum backend_kind backend;
+	const struct bare_options lab = { .self = o->self, .has_backend = o->has_backend, .backend = o->backend,
+					  .cancelled = o->cancelled, .arg = o->arg };
 	struct lab_traffic traffic;
 	int rc;
 
 	*out = (struct allreduce){ 0 };
 	rc = prepare(&j, out, &traffic, e);
 	if (!rc)
-		rc = lab_choose_backend(o->has_backend ? o->backend : exp->testbed.backend, &backend, &why, e);
-	if (!rc) {
-		out->backend = backend_name(backend);
-		rc = testbed_open(&(struct testbed_config){ .self = o->self, .exp_path = exp->path, .backend = backend,
-			.traffic = traffic, .cancelled = o->cancelled, .arg = o->arg }, &j.testbed, e);
-	}
+		rc = lab_open_for(exp, &lab, &traffic, false, &j.testbed, &out->backend, e);
 	if (!rc)
 		rc = measure(&j, out, e);
 	testbed_close(j.testbed);

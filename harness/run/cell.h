@@ -40,6 +40,11 @@ void traffic_of(const struct experiment *exp, const struct job_models *m, struct
 /* A further size of message, scaled. */
 void traffic_add(const struct experiment *exp, uint64_t bytes, struct lab_traffic *t);
 
+/* A lab of the experiment for such traffic, on the backend that is asked for or the experiment's;
+ * enter: in namespaces of this machine (-ENOSYS: only User-Mode Linux could). *backend: static. */
+int lab_open_for(const struct experiment *exp, const struct bare_options *o, const struct lab_traffic *traffic, bool enter,
+		 struct testbed **out, const char **backend, struct bace_err *e);
+
 /* -EINVAL when some message is too short for its link (design section 7). */
 int check_message_sizes(const struct experiment *exp, const struct lab_traffic *t,
 			struct bace_err *e);

@@ -166,20 +166,15 @@ static int measure(const struct p2p_job *j, struct p2p *out, struct bace_err *e)
 int p2p_run(const struct experiment *exp, const struct p2p_options *o, struct p2p *out, struct bace_err *e)
 {
 	struct p2p_job j = { .exp = exp, .o = o };
-	CLEANUP_FREE char *why = NULL;
-	enum backend_kind backend;
+	const struct bare_options lab = { .self = o->self, .has_backend = o->has_backend, .backend = o->backend,
+					  .cancelled = o->cancelled, .arg = o->arg };
 	struct lab_traffic traffic;
 	int rc;
 
 	*out = (struct p2p){ 0 };
 	rc = prepare(&j, out, &traffic, e);
 	if (!rc)
-		rc = lab_choose_backend(o->has_backend ? o->backend : exp->testbed.backend, &backend, &why, e);
-	if (!rc) {
-		out->backend = backend_name(backend);
-		rc = testbed_open(&(struct testbed_config){ .self = o->self, .exp_path = exp->path, .backend = backend,
-			.traffic = traffic, .cancelled = o->cancelled, .arg = o->arg }, &j.testbed, e);
-	}
+		rc = lab_open_for(exp, &lab, &traffic, false, &j.testbed, &out->backend, e);
 	if (!rc)
 		rc = measure(&j, out, e);
 	testbed_close(j.testbed);
