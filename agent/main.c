@@ -13,6 +13,7 @@
 #include <openssl/ssl.h>
 
 #include "agent/monitor/monitor.h"
+#include "common/json.h"
 #include "config.h"
 
 static const char usage[] =
@@ -258,6 +259,7 @@ int main(int argc, char **argv)
 	struct bace_err e = { 0 };
 	int opt;
 
+	json_end_without_memory();
 	/* Nothing of the system's settings applies to one fixed cipher and no
 	 * certificates; they, and the texts of all errors, cost memory for good. */
 	OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_LOAD_SSL_STRINGS |

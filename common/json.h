@@ -6,6 +6,27 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/common.h"
+
+static inline void *json_room(size_t bytes)
+{
+	void *p = malloc(bytes);
+
+	if (!p && bytes) {
+		bace_log(BACE_ERROR, "json", "out of memory");
+		_exit(BACE_EXIT_FAILED);
+	}
+	return p;
+}
+
+/* For main(): a tree is built by many calls, and one that fails leaves a hole that looks
+ * like an answer. Without memory for it the program says so and ends, as if killed. */
+static inline void json_end_without_memory(void)
+{
+	json_set_alloc_funcs(json_room, free);
+}
 
 /* JSON knows neither NAN nor infinity: null. */
 static inline json_t *json_number(double v)

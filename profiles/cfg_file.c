@@ -95,7 +95,8 @@ void cfg_suggest_profile(const char *kind, const char *name, char *buf, size_t c
 	closedir(handle);
 	const char *near = bace_nearest(name, (const char *const *)names, n);
 
-	if (near)
+	/* One that is there and could not be read is no slip of the pen. */
+	if (near && strcmp(near, name))
 		snprintf(buf, cap, "; did you mean `%.64s'?", near);
 	for (size_t i = 0; i < n; i++)
 		free(names[i]);

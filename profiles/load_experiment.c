@@ -105,7 +105,7 @@ static void load_parts(struct cfg_loader *l, config_setting_t *root, struct expe
 
 	if (cluster)
 		load_cluster(l, cluster, &e->cluster);
-	cluster_known = cluster && l->diags->n == before;
+	cluster_known = cluster && !l->rc && l->diags->n == before;
 	if (models)
 		load_models(l, models, &catalogue);
 	if (jobs)
@@ -134,7 +134,7 @@ static void load_root(struct cfg_loader *l, config_setting_t *root, struct exper
 		cfg_error(config_setting_get_member(testbed, "socket_buffer"),
 			  "must not be given with overlap = false");
 	load_parts(l, root, e);
-	if (testbed && e->cluster.n_regions && e->cluster.links)
+	if (testbed && !l->rc && e->cluster.n_regions && e->cluster.links)
 		load_disturb(config_setting_get_member(testbed, "disturb"), &e->cluster, &e->testbed);
 }
 
@@ -156,9 +156,13 @@ char *load_find_top(struct cfg_loader *l, const char *kind, const char *name)
 			free(STEAL_PTR(path));
 		return path;
 	}
+	free(path);
+	if (err.errnum == ENOMEM) {
+		cfg_no_memory(l);
+		return NULL;
+	}
 	cfg_suggest_profile(kind, name, near, sizeof(near));
 	bace_diag_add(l->diags, name, 0, "%s%s", err.msg, near);
-	free(path);
 	return NULL;
 }
 

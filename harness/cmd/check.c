@@ -10,18 +10,21 @@
 
 /* ---- what the profiles cannot know: policies by name ---- */
 
-static void check_policies(const struct experiment *e, struct bace_diags *d)
+static int check_policies(const struct experiment *e, struct bace_diags *d, struct bace_err *err)
 {
 	for (int i = 0; i < e->n_policies; i++) {
 		const struct policy_spec *s = &e->policies[i];
 		struct policy *p = NULL;
-		struct bace_err err;
+		int rc = policy_create(s, e->seed, &p, err);
 
-		if (policy_create(s, e->seed, &p, &err))
-			bace_diag_add(d, s->file, s->line, "key `name' = \"%s\": %s", s->name, err.msg);
+		if (rc == -ENOMEM)
+			return rc;
+		if (rc)
+			bace_diag_add(d, s->file, s->line, "key `name' = \"%s\": %s", s->name, err->msg);
 		else
 			policy_destroy(p);
 	}
+	return 0;
 }
 
 /* ---- what is allowed and yet may surprise ---- */
@@ -263,10 +266,10 @@ static int check(const char *path, bool json, struct checking *c)
 	struct bace_err err;
 	int rc = experiment_load(path, &c->e, &c->errors, &err);
 
+	if (!rc && check_policies(&c->e, &c->errors, &err) == -ENOMEM)
+		return refuse(path, json, BACE_EXIT_FAILED, err.msg);
 	if (rc && !c->errors.n)
 		return refuse(path, json, BACE_EXIT_FAILED, err.msg);
-	if (!rc)
-		check_policies(&c->e, &c->errors);
 	if (c->errors.n) {
 		if (json)
 			print_json(NULL, NULL, &c->errors, &c->notes);

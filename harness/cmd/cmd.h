@@ -38,6 +38,10 @@ int cmd_exit_of(int rc, bool began);
 /* Misuse: message, where the usage is, BACE_EXIT_INPUT. */
 int cmd_misuse(const struct command *c, const char *fmt, ...) BACE_PRINTF(2, 3);
 
+/* n zeroed items for a table that is about to be printed; without memory for it says so
+ * and ends with BACE_EXIT_FAILED. */
+void *cmd_room(size_t n, size_t size);
+
 /* Runs the subcommand that argv[1] names; without one, or with --help, says which there are. */
 int cmd_sub(const struct command *parent, const struct cmd_globals *g, int argc, char **argv);
 

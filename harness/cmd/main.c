@@ -1,9 +1,9 @@
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/json.h"
 #include "harness/cmd/cmd.h"
 
 static const struct command *const commands[] = {
@@ -255,8 +255,10 @@ int main(int argc, char **argv)
 	CLEANUP_FREE char *self = self_path();
 	struct cmd_globals g = { .self = self, .line = line };
 	bool done, help_wanted = false;
-	int i = read_globals(argc, argv, &g, &done);
+	int i;
 
+	json_end_without_memory();
+	i = read_globals(argc, argv, &g, &done);
 	if (done)
 		return i;
 	bace_log_setup(&(struct bace_log_config){

@@ -213,15 +213,18 @@ struct answer {
 	double closed_form;		/* communication hidden; NAN: not for interleaved */
 };
 
-static double closed_form(const struct pipeline *p)
+static int closed_form(const struct pipeline *p, double *out)
 {
 	size_t n = (size_t)p->schedule.stages;
 	CLEANUP_FREE struct stage_cost *stages = calloc(n, sizeof(*stages));
 	CLEANUP_FREE struct hop_cost *fwd = calloc(n, sizeof(*fwd));
 	CLEANUP_FREE struct hop_cost *rev = calloc(n, sizeof(*rev));
 
-	if (p->schedule.kind == SCHED_INTERLEAVED_1F1B || !stages || !fwd || !rev)
-		return NAN;
+	*out = NAN;
+	if (!stages || !fwd || !rev)
+		return -ENOMEM;
+	if (p->schedule.kind == SCHED_INTERLEAVED_1F1B)
+		return 0;
 	for (size_t i = 0; i < n; i++) {
 		stages[i] = (struct stage_cost){ .fwd_s = p->tf[i], .bwd_s = p->tb[i] + p->tw[i] };
 		if (i + 1 == n)
@@ -229,7 +232,8 @@ static double closed_form(const struct pipeline *p)
 		fwd[i] = (struct hop_cost){ p->fwd_serialisation[i], p->fwd_latency[i] };
 		rev[i] = (struct hop_cost){ p->rev_serialisation[i], p->rev_latency[i] };
 	}
-	return step_time_closed_form((int)n, p->schedule.micro_batches, stages, fwd, rev);
+	*out = step_time_closed_form((int)n, p->schedule.micro_batches, stages, fwd, rev);
+	return 0;
 }
 
 static void print_text(const struct answer *a)
@@ -302,11 +306,11 @@ static int simulate(const struct args *a, const struct pipeline *p, bool json)
 	CLEANUP_FREE struct stage_times *stages = calloc((size_t)p->schedule.stages, sizeof(*stages));
 	struct gantt g = { 0 };
 	struct pipeline_result r = { .stages = stages, .on_op = a->gantt ? gantt_on_op : NULL, .arg = &g };
-	struct answer answer = { .p = p, .r = &r, .closed_form = closed_form(p) };
+	struct answer answer = { .p = p, .r = &r };
 	struct bace_err e = { 0 };
 	int rc;
 
-	if (!stages)
+	if (!stages || closed_form(p, &answer.closed_form))
 		return cmd_error(&cmd_pipeline, BACE_EXIT_FAILED, "out of memory");
 	rc = pipeline_simulate(p, &r, &e);
 	if (!rc && a->gantt)

@@ -106,12 +106,13 @@ static int check_policies(const struct experiment *exp)
 		const struct policy_spec *s = &exp->policies[i];
 		struct policy *p = NULL;
 		struct bace_err e = { 0 };
+		int made = policy_create(s, exp->seed, &p, &e);
 
-		if (policy_create(s, exp->seed, &p, &e)) {
+		if (made)
 			fprintf(stderr, "%s:%d: key `name' = \"%s\": %s\n",
 				s->file ? s->file : exp->path, s->line, s->name, e.msg);
-			rc = BACE_EXIT_INPUT;
-		}
+		if (made)
+			rc = made == -ENOMEM ? BACE_EXIT_FAILED : BACE_EXIT_INPUT;
 		policy_destroy(p);
 	}
 	return rc;

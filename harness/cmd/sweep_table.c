@@ -1,4 +1,5 @@
 #include "common/json.h"
+#include "harness/cmd/cmd.h"
 #include "harness/cmd/sweep_table.h"
 
 #include <errno.h>
@@ -53,12 +54,10 @@ static size_t samples(const struct sweep *s, int policy, int oracle, enum sweep_
 
 static struct estimate metric(const struct sweep *s, int policy, int oracle, enum sweep_metric m)
 {
-	CLEANUP_FREE double *v = calloc((size_t)s->n_seeds + (size_t)s->n_jobs, sizeof(*v));
+	CLEANUP_FREE double *v = cmd_room((size_t)s->n_seeds + (size_t)s->n_jobs, sizeof(*v));
 	struct estimate e = { .value = NAN, .lo = NAN, .hi = NAN };
 	double jobs;
 
-	if (!v)
-		return e;
 	e = estimate(v, samples(s, policy, oracle, m, v), s->seed);
 	/* the cost of a run is a sum over jobs, and may hold idle GPUs */
 	if (s->n_seeds == 1 && m == METRIC_COST) {
@@ -102,13 +101,11 @@ static void pair(const struct sweep *s, int i, int policy, int oracle, enum swee
 static struct estimate difference(const struct sweep *s, int policy, int oracle, enum sweep_metric m)
 {
 	int all = s->n_seeds == 1 ? s->n_jobs : s->n_seeds;
-	CLEANUP_FREE double *d = calloc((size_t)all + 1, sizeof(*d));
+	CLEANUP_FREE double *d = cmd_room((size_t)all + 1, sizeof(*d));
 	struct estimate e = { .value = NAN, .lo = NAN, .hi = NAN };
 	double base = 0, x, y;
 	size_t n = 0;
 
-	if (!d)
-		return e;
 	for (int i = 0; i < all; i++) {
 		pair(s, i, policy, oracle, m, &x, &y);
 		if (isnan(x) || isnan(y))

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "common/json.h"
 #include "config.h"
 #include "workloads/worker/rank.h"
 
@@ -46,6 +47,7 @@ int worker_main(int argc, char **argv, const char *program, const struct rank_ki
 	json_t *spec;
 	int rc = 0;
 
+	json_end_without_memory();
 	if (argc > 1) {
 		if (!strcmp(argv[1], "--version")) {
 			printf("%s " BACE_VERSION "\n", program);
