@@ -23,6 +23,7 @@ struct verdict_message {
 };
 _Static_assert(sizeof(struct verdict_message) == VERDICT_BYTES, "verdicts are packed without padding");
 
+/* Into a buffer of zeros: libmnl 1.0.4 leaves what pads an attribute as it is. */
 static struct nlmsghdr *config_header(char *buf, uint8_t family)
 {
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
@@ -39,7 +40,7 @@ static struct nlmsghdr *config_header(char *buf, uint8_t family)
 static int bind_queue(struct nfqueue *q, struct bace_err *e)
 {
 	const struct nfqnl_msg_config_cmd bind = { .command = NFQNL_CFG_CMD_BIND };
-	_Alignas(NLMSG_ALIGNTO) char buf[128];
+	_Alignas(NLMSG_ALIGNTO) char buf[128] = { 0 };
 	struct nlmsghdr *nlh = config_header(buf, AF_UNSPEC);
 
 	mnl_attr_put(nlh, NFQA_CFG_CMD, sizeof(bind), &bind);
@@ -52,7 +53,7 @@ static int configure(struct nfqueue *q, uint32_t max_pkts, struct bace_err *e)
 {
 	const struct nfqnl_msg_config_params params = {
 		.copy_range = htonl(COPY_BYTES), .copy_mode = NFQNL_COPY_PACKET };
-	_Alignas(NLMSG_ALIGNTO) char buf[256];
+	_Alignas(NLMSG_ALIGNTO) char buf[256] = { 0 };
 	struct nlmsghdr *nlh = config_header(buf, AF_UNSPEC);
 
 	mnl_attr_put(nlh, NFQA_CFG_PARAMS, sizeof(params), &params);
@@ -94,7 +95,7 @@ int nfqueue_open(struct nfqueue *q, uint32_t max_pkts, struct bace_err *e)
 
 int nfqueue_set_max(struct nfqueue *q, uint32_t max_pkts, struct bace_err *e)
 {
-	_Alignas(NLMSG_ALIGNTO) char buf[128];
+	_Alignas(NLMSG_ALIGNTO) char buf[128] = { 0 };
 	struct nlmsghdr *nlh = config_header(buf, AF_UNSPEC);
 	int rc;
 

@@ -131,7 +131,8 @@ static void test_shaperd_killed(void **state)
 {
 	struct world *w = *state;
 
-	with_fault(w, kill_shaperd, "b-gw: bace-shaperd is gone");
+	/* Is gone, or closed the connection in the middle of a request. */
+	with_fault(w, kill_shaperd, "b-gw: bace-shaperd ");
 	world_shaperd(w, 1);
 	goes_on(w);
 }
