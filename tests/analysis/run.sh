@@ -64,7 +64,8 @@ analyzer() {
 coverage() {
 	need gcovr gcovr
 	local b=$BUILD-coverage
-	setup "$b" -Db_coverage=true
+	# Several processes and threads count at once: without atomic counters some end below 0.
+	setup "$b" -Db_coverage=true -Dc_args=-fprofile-update=atomic
 	ninja -C "$b" >/dev/null
 	find "$b" -name '*.gcda' -delete
 	# shellcheck disable=SC2086
