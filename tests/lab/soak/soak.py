@@ -136,7 +136,7 @@ def main():
     if not shutil.which("nsenter") or not glob.glob("/proc/self/ns/net"):
         print("skipped: no nsenter or no network namespaces")
         return 77
-    before, end, rounds = machine_state(), time.monotonic() + 60 * minutes, 0
+    before, end, rounds, empty = machine_state(), time.monotonic() + 60 * minutes, 0, 0
     with tempfile.TemporaryDirectory(prefix="bace-soak-") as directory:
         while rounds == 0 or time.monotonic() < end:
             store = os.path.join(directory, f"round-{rounds}.db")
@@ -147,7 +147,12 @@ def main():
                 return 77
             # 1: a cell was invalid, not all of them.
             assert status in (0, 1), errors
-            assert counted(store), f"no cell counted: {errors}"
+            if not counted(store):
+                # Given up at its first cells: a moment in which the machine was too busy for any.
+                empty += 1
+                assert empty < 3, f"no cell counted, three times: {errors}"
+                os.remove(store)
+                continue
             bad, said = judge(looks)
             print(f"round {rounds}: {cells} cells, {time.monotonic() - began:.0f} s, exit {status}: {said}", flush=True)
             assert not bad, "\n".join(bad)
