@@ -359,6 +359,7 @@ static void start_cell(struct controller *c, struct task *t)
 	r->id = ++c->next_cell;
 	for (int i = 0; i < r->n_ranks; i++)
 		r->ranks[i].proc.cell = r->id;
+	cell_give_slots(r);
 	r->deadline_ns = bace_mono_ns() + (int64_t)(r->cell->timeout_s * 1e9);
 	r->watcher = (struct watcher){ .on_ready = on_ready, .on_trouble = on_trouble, .arg = r };
 	watcher_add(c, &r->watcher);

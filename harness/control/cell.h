@@ -62,6 +62,8 @@ struct cell_run {
 
 /* ---- cell_spec.c: pure ---- */
 int cell_ranks_build(struct cell_run *r, struct bace_err *e);
+/* In the loop: agents that come back say anew what their hosts are. */
+void cell_give_slots(struct cell_run *r);
 void cell_ranks_free(struct cell_run *r);
 json_t *cell_rank_config(const struct cell_run *r, const struct cell_rank *k);
 json_t *cell_rank_connects(const struct cell_run *r, const struct cell_rank *k);

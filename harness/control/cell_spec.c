@@ -136,7 +136,7 @@ bool host_same_machine(const struct host *a, const struct host *b)
 
 /* Ranks of one host are spread over its cores. Where several agents share a
  * machine, as in the lab, its scheduler knows better. */
-static void give_slots(struct cell_run *r)
+void cell_give_slots(struct cell_run *r)
 {
 	for (int i = 0; i < r->n_ranks; i++) {
 		struct proc *p = &r->ranks[i].proc;
@@ -224,7 +224,6 @@ int cell_ranks_build(struct cell_run *r, struct bace_err *e)
 		return bace_fail(e, E2BIG, "cell: %d ranks, at most %d", r->n_ranks, RANKS_MAX);
 	for (int i = 0; i < r->n_ranks; i++)
 		name_rank(r, &r->ranks[i]);
-	give_slots(r);
 	cell_nccl_prepare(r);
 	r->token = random_token();
 	return 0;

@@ -40,7 +40,9 @@ class Linked(unittest.TestCase):
 
     def test_same_interface_as_the_stand_in(self):
         """Compiled with the real headers, it runs with the stand-in: both have the same declarations."""
-        os.environ["LD_PRELOAD"] = os.environ["STANDIN"]
+        options = os.environ.get("ASAN_OPTIONS", "")
+        # A sanitizer's library wants to be the first.
+        os.environ.update(LD_PRELOAD=os.environ["STANDIN"], ASAN_OPTIONS=options + ":verify_asan_link_order=0")
         try:
             for compute in ("timed", "cuda"):
                 job = Ranks(2, compute=compute, fwd_ns=8000000, bwd_ns=16000000).begin()
@@ -48,6 +50,7 @@ class Linked(unittest.TestCase):
                     self.assertEqual(len(r["steps"]), 3)
         finally:
             del os.environ["LD_PRELOAD"]
+            os.environ["ASAN_OPTIONS"] = options
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,7 +218,7 @@ static void test_missing(void **state)
 	world_close(&w);
 }
 
-static volatile bool interrupted;
+static atomic_bool interrupted;
 
 static bool is_interrupted(void *arg)
 {
