@@ -12,7 +12,8 @@
 double stats_mean(const double *v, size_t n);
 double stats_median(const double *v, size_t n);		/* NAN for n = 0 */
 double stats_quantile(const double *v, size_t n, double q);	/* type 7, as R and numpy */
-/* Percentile bootstrap of a statistic, `resamples` draws, two-sided level e.g. 0.95. */
+/* Percentile bootstrap of a statistic, `resamples` draws, two-sided level e.g. 0.95. NAN, which
+ * is printed as no interval: n is 0, or there is no memory. */
 void stats_bootstrap(const double *v, size_t n, double (*statistic)(const double *, size_t),
 		     int resamples, double level, uint64_t seed, double *lo, double *hi);
 /* Kendall tau-b of two rankings; NAN when undefined. */

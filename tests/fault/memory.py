@@ -70,7 +70,8 @@ def run(args, place, n):
 
 def without_notes(text):
     """They are advice: what could not be looked at is not said; nor is an interval that could not be worked out."""
-    return "".join(line for line in text.splitlines(True) if not re.match(r'note: | *"(lo|hi)": ', line))
+    lines = (line for line in text.splitlines() if not re.match(r'note: | *"(lo|hi)": ', line))
+    return "\n".join(re.sub(r"\s+", " ", re.sub(r"\[[-+.\d]+, [-+.\d]+\]| -(?= )", "", line)) for line in lines)
 
 
 def planned(text):
