@@ -117,7 +117,7 @@ static int on_link(const struct nlmsghdr *nlh, void *arg)
 /* 0: not known. The kernel shows it by netlink alone. */
 static uint32_t link_gso_max(struct mnl_socket *nl, const char *name)
 {
-	_Alignas(NLMSG_ALIGNTO) char buf[16384];
+	_Alignas(NLMSG_ALIGNTO) char buf[16384] = { 0 };	/* what pads the name is sent, too */
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	uint32_t bytes = 0;
 	ssize_t n = -1;

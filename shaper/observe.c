@@ -44,7 +44,7 @@ static int parse_link(const struct nlmsghdr *nlh, void *arg)
 
 int kernel_if_info(struct netlink *nl, const char *ifname, struct if_info *out, struct bace_err *e)
 {
-	_Alignas(NLMSG_ALIGNTO) char buf[256];
+	_Alignas(NLMSG_ALIGNTO) char buf[256] = { 0 };	/* what pads the name is sent, too */
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	int rc;
 

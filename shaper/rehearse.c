@@ -9,7 +9,7 @@
 /* A veth with as many queues as the real interface, so that mq has its leaves. */
 static int add_device(struct netlink *nl, const struct snapshot *s, struct bace_err *e)
 {
-	_Alignas(NLMSG_ALIGNTO) char buf[512];
+	_Alignas(NLMSG_ALIGNTO) char buf[512] = { 0 };	/* what pads names is sent, too */
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct nlattr *info;
 

@@ -43,6 +43,8 @@ static void host_monitor_free(struct host *h)
 {
 	for (int i = 0; h->monitor && i < h->c->cfg.topo->n_regions; i++)
 		free(h->monitor->to[i]);
+	for (int i = 0; h->monitor && i < TB_SOURCES; i++)
+		free(h->monitor->kept[i].rows);
 	if (h->monitor)
 		free(h->monitor->to);
 	free(h->monitor);
