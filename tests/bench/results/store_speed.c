@@ -108,6 +108,10 @@ int main(int argc, char **argv)
 	export(path, run, rows, EXPORT_CSV, "csv");
 	export(path, run, rows, EXPORT_NDJSON, "ndjson");
 	unlink(path);
-	rmdir(dir);
-	return 0;
+	/* Those who only read cannot take SQLite's two files away. */
+	snprintf(path, sizeof(path), "%s/s.db-wal", dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/s.db-shm", dir);
+	unlink(path);
+	return rmdir(dir) ? 1 : 0;
 }

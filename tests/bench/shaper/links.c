@@ -75,8 +75,8 @@ static void rates(void)
 	sh("ip -n b link set eth0 gso_max_size 65536");
 }
 
-/* Packets of 1042 bytes at three times the rate, first to last arrival. How many
- * get out in that time is the sender's luck: each round counts by its own. */
+/* Packets of 1042 bytes at three times the rate, first to last arrival; each round by
+ * as many as it got out. */
 static void message(uint64_t rate_bps, double bytes, const char *what)
 {
 	struct shape_link l;
@@ -126,8 +126,9 @@ static void round_trips(void)
 
 static void fill_the_line(void *seconds)
 {
-	sh("ip netns exec b iperf3 -s -1 -D >/dev/null; sleep 0.3;"
-	   "ip netns exec a iperf3 -C cubic -b 1G -t %d -c " ADDR_B " >/dev/null 2>&1 &", *(int *)seconds);
+	sh("ip netns exec b iperf3 -s -1 -D >/dev/null");
+	await_listener("b", 5201);
+	sh("ip netns exec a iperf3 -C cubic -b 1G -t %d -c " ADDR_B " >/dev/null 2>&1 &", *(int *)seconds);
 }
 
 /* Of a link from a that carries 1 Gbit/s and stands in no buffer: a limits itself. */
@@ -154,47 +155,52 @@ static void round_trips_under_load(void)
 	}
 }
 
+/* TCP in turn without the link and with it, where the first start_s seconds do not
+ * count; Gbit/s. */
+static void unshaped_and_shaped(const char *from, const char *to, const char *addr, const struct shape_spec *spec,
+				int start_s, struct figure *unshaped, struct figure *shaped)
+{
+	double bare[ROUNDS], with[ROUNDS];
+	char options[32];
+
+	snprintf(options, sizeof(options), "-O %d -C cubic", start_s);
+	for (int i = 0; i < ROUNDS; i++) {
+		shaperd_clear(client, NULL);
+		bare[i] = iperf3_tcp(from, to, addr, 3, "-O 1 -C cubic") / 1e9;
+		plan(spec);
+		with[i] = iperf3_tcp(from, to, addr, start_s + 2, options) / 1e9;
+	}
+	*unshaped = figure_of(bare, ROUNDS);
+	*shaped = figure_of(with, ROUNDS);
+}
+
 /* 5 Gbit/s over 40 ms, no buffer given: computed, and nothing is dropped but by it. */
 static void long_fat_link(void)
 {
 	struct shape_link l;
 	struct shape_spec s = spec_to_a(&l, 5000000000, 40000000);
-	double bps[ROUNDS], free_bps[ROUNDS];
-	struct figure free;
+	struct figure bare, shaped;
 
-	for (int i = 0; i < ROUNDS; i++) {
-		shaperd_clear(client, NULL);
-		free_bps[i] = iperf3_tcp("b", "a", ADDR_A, 3, "-O 1 -C cubic") / 1e9;
-		plan(&s);
-		bps[i] = iperf3_tcp("b", "a", ADDR_A, 6, "-O 4 -C cubic") / 1e9;
-	}
-	free = figure_of(free_bps, ROUNDS);
+	unshaped_and_shaped("b", "a", ADDR_A, &s, 4, &bare, &shaped);
 	/* Where the machine can carry it. */
-	table_row("TCP at 5 Gbit/s, RTT 40 ms (goodput of that rate)", "Gbit/s", figure_of(bps, ROUNDS), figure_one(5 / FRAMING),
-		  free.median > 5 ? (struct asked){ ASKED_RATIO_LEAST, 0.9 } : (struct asked){ 0 });
+	table_row("TCP at 5 Gbit/s, RTT 40 ms (goodput of that rate)", "Gbit/s", shaped, figure_one(5 / FRAMING),
+		  bare.median > 5 ? (struct asked){ ASKED_RATIO_LEAST, 0.9 } : (struct asked){ 0 });
 }
 
 static void delay_line(void)
 {
 	struct shape_link l;
 	struct shape_spec s = spec_to_a(&l, 0, 20000000);
-	double free_bps[ROUNDS], held_bps[ROUNDS];
-	struct figure held;
+	struct figure bare, shaped;
 
 	l.reverse_rate_bps = 20000000000;
 	/* The kernel's 6 MB are 2.4 Gbit/s at 20 ms. */
 	sh("for n in a b; do ip netns exec $n sysctl -qw net.ipv4.tcp_rmem='4096 131072 134217728' "
 	   "net.ipv4.tcp_wmem='4096 131072 134217728'; done");
-	for (int i = 0; i < ROUNDS; i++) {
-		shaperd_clear(client, NULL);
-		free_bps[i] = iperf3_tcp("a", "b", ADDR_B, 3, "-O 1 -C cubic") / 1e9;
-		plan(&s);
-		held_bps[i] = iperf3_tcp("a", "b", ADDR_B, 4, "-O 2 -C cubic") / 1e9;
-	}
+	unshaped_and_shaped("a", "b", ADDR_B, &s, 2, &bare, &shaped);
 	/* 5 Gbit/s, or 40 % of the unshaped veth, whichever is less. */
-	held = figure_of(held_bps, ROUNDS);
-	table_row("20 ms delay, TCP (unshaped veth)", "Gbit/s", held, figure_of(free_bps, ROUNDS),
-		  held.median >= 5 ? (struct asked){ ASKED_LEAST, 5 } : (struct asked){ ASKED_RATIO_LEAST, 0.4 });
+	table_row("20 ms delay, TCP (unshaped veth)", "Gbit/s", shaped, bare,
+		  shaped.median >= 5 ? (struct asked){ ASKED_LEAST, 5 } : (struct asked){ ASKED_RATIO_LEAST, 0.4 });
 }
 
 static void trace(void)
