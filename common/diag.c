@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/common.h"
 
@@ -20,8 +21,10 @@ void bace_diag_add(struct bace_diags *d, const char *file, int line, const char 
 	one.file = strdup(file ? file : "");
 	v = realloc(d->v, (d->n + 1) * sizeof(*v));
 	/* A lost diagnostic would turn bad input into good: rather no process. */
-	if (n < 0 || !one.file || !v)
-		abort();
+	if (n < 0 || !one.file || !v) {
+		bace_log(BACE_ERROR, "diagnostics", "out of memory");
+		_exit(BACE_EXIT_FAILED);
+	}
 	d->v = v;
 	v[d->n++] = one;
 }
