@@ -151,7 +151,7 @@ static void runs_without_either(void **state)
 			.n_stages = STAGES, .stages = stages, .n_hops = STAGES - (kind != SCHED_INTERLEAVED_1F1B), .hops = hops };
 		struct engine_io io = { .send = never_sends };
 		struct compute *compute;
-		struct engine *en;
+		struct engine *en = NULL;
 		struct bace_err e;
 		int status;
 		pid_t child;
