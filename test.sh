@@ -29,7 +29,7 @@ fi
 run unit --suite unit --no-suite timed || true
 # What is timed runs alone.
 run netns --num-processes 1 --suite timed --suite netns || true
-run whole --num-processes 1 --suite uml --suite lab --suite deb || true
+run whole --num-processes 1 --suite uml --suite lab --suite deb --suite compilers || true
 logs=("$logs/unit.json" "$logs/netns.json" "$logs/whole.json")
 # The fuzzers, so many seconds each.
 if [ -n "${BACE_FUZZ_S:-}" ]; then
