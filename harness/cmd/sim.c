@@ -35,6 +35,8 @@ static int parse_one(struct args *a, int c)
 	int64_t gap_ns;
 
 	switch (c) {
+	case 'S':	/* else an abbreviation of --seeds */
+		return cmd_misuse(&cmd_sim, "--seed %s: the first seed is the experiment's `seed'; --seeds says how many", optarg);
 	case 's':
 		if (!bace_parse_int(optarg, 1, MAX_SEEDS, &a->o.n_seeds))
 			return cmd_misuse(&cmd_sim, "--seeds %s: must be 1 to %d", optarg, MAX_SEEDS);
@@ -64,7 +66,7 @@ static int parse_one(struct args *a, int c)
 static int parse(struct args *a, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "seeds", 1, NULL, 's' }, { "threads", 1, NULL, 't' }, { "shard", 1, NULL, 'i' },
+		{ "seeds", 1, NULL, 's' }, { "seed", 1, NULL, 'S' }, { "threads", 1, NULL, 't' }, { "shard", 1, NULL, 'i' },
 		{ "poisson", 1, NULL, 'p' }, { "resample", 0, NULL, 'r' }, { "oracle", 1, NULL, 'O' },
 		{ "output", 1, NULL, 'o' }, { 0 } };
 	int c, rc = 0;

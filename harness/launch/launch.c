@@ -43,7 +43,7 @@ int launch_check(const struct launch_options *o, const struct cluster *c, struct
 	if (!l)
 		return bace_fail(e, EINVAL, "no such launcher");
 	if (!c->n_hosts)
-		return bace_fail(e, EINVAL, "--launcher %s: cluster %s names no `hosts'; see profiles/README.md",
+		return bace_fail(e, EINVAL, "--launcher %s: cluster %s names no `hosts'; see docs/cluster.md",
 				 l->name, c->name);
 	if (!o->controller || !o->key_path)
 		return bace_fail(e, EINVAL, "--launcher %s: --controller ADDR:PORT and --key FILE are needed too",
