@@ -146,13 +146,33 @@ static int advise(struct launched *l, struct bace_err *e)
 	return rc;
 }
 
-/* Before the first plan: then it is the paths alone that are measured. */
+/* A plan without links: the shapers are ours from now on, or say whose they are. */
+static int hold_unshaped(struct launched *l, struct bace_err *e)
+{
+	CLEANUP_FREE int *n_links = calloc((size_t)l->topo.n_hosts + 1, sizeof(*n_links));
+	int rc;
+
+	if (!n_links)
+		return bace_fail(e, ENOMEM, "launch: out of memory");
+	for (int i = 0; i < l->topo.n_hosts; i++) {
+		n_links[i] = l->topo.hosts[i].shape.n_links;
+		l->topo.hosts[i].shape.n_links = 0;
+	}
+	rc = controller_plan(l->controller, e);
+	for (int i = 0; i < l->topo.n_hosts; i++)
+		l->topo.hosts[i].shape.n_links = n_links[i];
+	return rc;
+}
+
+/* Before anything is shaped, by us or by others: it is the paths alone that are measured. */
 static int measure_paths(struct launched *l, struct bace_err *e)
 {
 	double least_s = INFINITY, most_s = 0;
 	char least[BACE_FMT_MAX], most[BACE_FMT_MAX];
 	int rc = launch_pairs(&l->topo, &l->paths, &l->n_paths, e);
 
+	if (!rc && l->n_paths)
+		rc = hold_unshaped(l, e);
 	if (!rc && l->n_paths)
 		rc = controller_verify(l->controller, l->n_paths, l->paths, 0, e);
 	for (int i = 0; !rc && i < l->n_paths; i++) {
