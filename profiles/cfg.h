@@ -76,8 +76,10 @@ char *cfg_resolve(const char *kind, const char *name, const char *from);
  * NULL with a diagnostic if it is missing or not to be read. malloc'd. */
 char *cfg_reference(config_setting_t *group, const char *key, const char *kind,
 		    const char *fallback);
-/* Nearest name among the profiles of a kind: "; did you mean `x'?" or "". */
-void cfg_suggest_profile(const char *kind, const char *name, char *buf, size_t cap);
+#define CFG_SUGGEST_MAX 400
+/* Nearest name among the profiles of a kind, "; did you mean `x'?", or if none is near those
+ * that there are, "; there are x, y"; "" for a path, or where there are none. */
+void cfg_suggest_profile(const char *kind, const char *name, char buf[CFG_SUGGEST_MAX]);
 
 /* Checks the text for what libconfig would silently take for something else,
  * and blanks it there. */

@@ -71,7 +71,26 @@ char *cfg_resolve(const char *kind, const char *name, const char *from)
 	return asprintf(&path, "%s/%s/%s.cfg", profiles_dir(), kind, name) < 0 ? NULL : path;
 }
 
-void cfg_suggest_profile(const char *kind, const char *name, char *buf, size_t cap)
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void list_names(char **names, size_t n, char buf[CFG_SUGGEST_MAX])
+{
+	size_t len = (size_t)snprintf(buf, CFG_SUGGEST_MAX, "; there are");
+
+	qsort(names, n, sizeof(*names), by_name);
+	for (size_t i = 0; i < n; i++) {
+		if (len + strlen(names[i]) + sizeof(", and more") > CFG_SUGGEST_MAX) {
+			snprintf(buf + len, CFG_SUGGEST_MAX - len, " and more");
+			return;
+		}
+		len += (size_t)snprintf(buf + len, CFG_SUGGEST_MAX - len, " %s%s", names[i], i + 1 < n ? "," : "");
+	}
+}
+
+void cfg_suggest_profile(const char *kind, const char *name, char buf[CFG_SUGGEST_MAX])
 {
 	char *names[256];
 	size_t n = 0;
@@ -97,7 +116,9 @@ void cfg_suggest_profile(const char *kind, const char *name, char *buf, size_t c
 
 	/* One that is there and could not be read is no slip of the pen. */
 	if (near && strcmp(near, name))
-		snprintf(buf, cap, "; did you mean `%.64s'?", near);
+		snprintf(buf, CFG_SUGGEST_MAX, "; did you mean `%.64s'?", near);
+	else if (!near && n)
+		list_names(names, n, buf);
 	for (size_t i = 0; i < n; i++)
 		free(names[i]);
 }
@@ -108,7 +129,7 @@ char *cfg_reference(config_setting_t *group, const char *key, const char *kind,
 	config_setting_t *s = config_setting_get_member(group, key);
 	struct cfg_file *f = cfg_file_of(group);
 	const char *name = s ? config_setting_get_string(s) : fallback;
-	char near[96];
+	char near[CFG_SUGGEST_MAX];
 	char *path;
 
 	if (!s && !fallback) {
@@ -126,7 +147,7 @@ char *cfg_reference(config_setting_t *group, const char *key, const char *kind,
 	if (!cfg_readable(f->loader, path)) {
 		int rc = errno;
 
-		cfg_suggest_profile(kind, name, near, sizeof(near));
+		cfg_suggest_profile(kind, name, near);
 		if (s)
 			cfg_error(s, "cannot read %s: %s%s", path, strerror(rc), near);
 		else

@@ -144,7 +144,7 @@ char *load_find_top(struct cfg_loader *l, const char *kind, const char *name)
 	char *path = cfg_resolve(kind, name, NULL);
 	CLEANUP_FREE char *text = NULL;
 	struct bace_err err;
-	char near[96];
+	char near[CFG_SUGGEST_MAX];
 	size_t len;
 
 	if (!path) {
@@ -161,7 +161,7 @@ char *load_find_top(struct cfg_loader *l, const char *kind, const char *name)
 		cfg_no_memory(l);
 		return NULL;
 	}
-	cfg_suggest_profile(kind, name, near, sizeof(near));
+	cfg_suggest_profile(kind, name, near);
 	bace_diag_add(l->diags, name, 0, "%s%s", err.msg, near);
 	return NULL;
 }

@@ -337,6 +337,9 @@ static void test_no_such_experiment(void **state)
 	assert_int_equal(d.n, 2);
 	assert_string_equal(d.v[1].text, "read /nowhere/x.cfg: No such file or directory");
 	assert_int_equal(cluster_load("/tmp/", &c, &d, &err), -EINVAL);
+	/* Near none: all are named. */
+	assert_int_equal(experiment_load("something", &e, &d, &err), -EINVAL);
+	assert_non_null(strstr(d.v[3].text, "experiments/something.cfg: No such file or directory; there are e"));
 	bace_diags_free(&d);
 }
 
